@@ -1,0 +1,73 @@
+"""What all commands share, and what a command topic accepts (spec wire 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+
+from schemas.errors import ErrorCode
+
+
+class Command(BaseModel):
+    """One command: `type`, `commandId`, the entity's id and the command's own fields beside them, flat."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True, strict=True)
+
+    is_question: ClassVar[bool] = False
+    """A question changes nothing; it is neither remembered nor answered from memory."""
+    field_codes: ClassVar[dict[str, ErrorCode]] = {}
+    """The code for a wrong field, by its wire name, where it is not `INVALID_COMMAND`."""
+
+    type: str
+    command_id: str
+
+
+class FieldError(Exception):
+    """A known command with missing or wrong fields. `message` names the field and quotes no value."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class CommandSet:
+    """The commands of one topic."""
+
+    topic: str
+    """The topic's name without prefix, such as `run-commands`."""
+    id_field: str
+    """The field that repeats the record's key, such as `runId`."""
+    models: tuple[type[Command], ...]
+    adapter: TypeAdapter[Any]
+    """Validates the union of `models`, discriminated by `type`."""
+    by_type: dict[str, type[Command]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        by_type = {model.model_fields["type"].annotation.__args__[0]: model for model in self.models}  # type: ignore[union-attr]
+        object.__setattr__(self, "by_type", by_type)
+
+    def parse(self, body: dict[str, Any]) -> Command:
+        """The command that a decoded value stands for; its `type` is one of `by_type`. Raises `FieldError`."""
+        try:
+            return self.adapter.validate_python(body)  # type: ignore[no-any-return]
+        except ValidationError as error:
+            raise _field_error(self.by_type[body["type"]], body, error) from None
+
+
+def _field_error(model: type[Command], body: dict[str, Any], error: ValidationError) -> FieldError:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    path = [str(part) for part in first["loc"]]
+    if path and path[0] == model.model_fields["type"].annotation.__args__[0]:  # type: ignore[union-attr]
+        path = path[1:]
+    name = path[0] if path else ""
+    code = model.field_codes.get(name, ErrorCode.INVALID_COMMAND)
+    event = body.get("event")
+    if code is ErrorCode.INVALID_RUN_EVENT and isinstance(event, dict) and event.get("type") == "terminal":
+        return FieldError(code, "event.type: a run is ended with terminal.set, not with a terminal event")
+    where = ".".join(path)
+    return FieldError(code, f"{where}: {first['msg']}" if where else first["msg"])

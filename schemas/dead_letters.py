@@ -1,0 +1,20 @@
+"""Dead letters: records that could not be processed, unchanged, with the reason in headers (spec wire 5)."""
+
+from __future__ import annotations
+
+HEADER_PREFIX = "runlane."
+"""Replaying a dead letter strips the headers that begin with this and keeps the rest."""
+
+CODE = "runlane.error.code"
+MESSAGE = "runlane.error.message"
+TOPIC = "runlane.error.topic"
+PARTITION = "runlane.error.partition"
+OFFSET = "runlane.error.offset"
+TIMESTAMP = "runlane.error.timestamp"
+TRACEBACK = "runlane.error.traceback"
+VALUE_BYTES = "runlane.error.valueBytes"
+"""Set when the value was left out because it is over `MAX_VALUE_BYTES`; its size in ASCII decimal."""
+
+MAX_VALUE_BYTES = 4 * 1024 * 1024
+MAX_MESSAGE_BYTES = 1024
+MAX_TRACEBACK_BYTES = 16 * 1024

@@ -1,0 +1,31 @@
+"""Dispatches: the order to an executor to start a run, on the topic `run-dispatch` (DESIGN 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class Dispatch(BaseModel):
+    """One attempt to execute a run. It may be delivered more than once: (runId, instanceId, attempt) names it.
+
+    Exactly one of `params` and `params_ref` is meant: `paramsRef` is left out when the parameters are inline.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+    run_id: str
+    instance_id: str
+    attempt: int
+    """1 for the first attempt; what an executor sends back carries it."""
+    name: str
+    """Name of the function that executors registered."""
+    params: Any = None
+    params_ref: Any = None
+    pool: str | None = None
+    parent_run_id: str | None = None
+    dispatched_at: int
+    """Milliseconds since the epoch."""
+    command_id: str

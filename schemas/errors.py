@@ -1,0 +1,124 @@
+"""Every error code of runlane, in one place: what it means and what to do about it.
+
+A code is stable: clients may branch on it. The message beside it is for people and may change.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class ErrorCode(StrEnum):
+    """Stable codes of error replies and dead letters."""
+
+    COMMAND_TOO_LARGE = "COMMAND_TOO_LARGE"
+    INVALID_JSON = "INVALID_JSON"
+    INVALID_KEY = "INVALID_KEY"
+    KEY_MISMATCH = "KEY_MISMATCH"
+    UNKNOWN_COMMAND = "UNKNOWN_COMMAND"
+    INVALID_COMMAND_ID = "INVALID_COMMAND_ID"
+    INVALID_REPLY_ADDRESS = "INVALID_REPLY_ADDRESS"
+    INVALID_COMMAND = "INVALID_COMMAND"
+    INVALID_RUN_EVENT = "INVALID_RUN_EVENT"
+    RUN_NOT_FOUND = "RUN_NOT_FOUND"
+    RUN_ENDED = "RUN_ENDED"
+    RUN_NOT_ENDED = "RUN_NOT_ENDED"
+    ATTEMPT_SUPERSEDED = "ATTEMPT_SUPERSEDED"
+    TOO_MANY_WAITS = "TOO_MANY_WAITS"
+    OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+    COMMANDS_EXPIRED = "COMMANDS_EXPIRED"
+
+
+class ErrorInfo(NamedTuple):
+    """What a code means, what to do about it, and where it shows (`reply`, `dead-letter` or both)."""
+
+    meaning: str
+    advice: str
+    shows_in: tuple[str, ...]
+
+
+_BOTH = ("reply", "dead-letter")
+
+ERRORS: dict[ErrorCode, ErrorInfo] = {
+    ErrorCode.COMMAND_TOO_LARGE: ErrorInfo(
+        "The command's value, uncompressed, is over the limit (1 MiB by default).",
+        "Put large inputs into an object store and send a reference.",
+        _BOTH,
+    ),
+    ErrorCode.INVALID_JSON: ErrorInfo(
+        "The value is missing, is not RFC 8259 JSON in UTF-8, or is not one object.",
+        "Send one JSON object: no BOM, no NaN or Infinity, integers within 64 bits, nesting at most 64.",
+        _BOTH,
+    ),
+    ErrorCode.INVALID_KEY: ErrorInfo(
+        "The record's key is missing, empty, over 512 bytes, or not UTF-8.",
+        "Use the entity's id (run id, bucket id, ...) as the record's key.",
+        _BOTH,
+    ),
+    ErrorCode.KEY_MISMATCH: ErrorInfo(
+        "The entity's id in the value is missing or is not the record's key, byte for byte.",
+        "Set the id field (runId, bucketId, ...) to exactly the record's key.",
+        _BOTH,
+    ),
+    ErrorCode.UNKNOWN_COMMAND: ErrorInfo(
+        "`type` is missing or names no command of this topic.",
+        "Check the spelling, and the topic: each command type belongs to one topic.",
+        _BOTH,
+    ),
+    ErrorCode.INVALID_COMMAND_ID: ErrorInfo(
+        "`commandId` is missing, not a string, empty, or over 200 characters.",
+        "Give every intent its own id of 1 to 200 characters, and keep it when you send it again.",
+        _BOTH,
+    ),
+    ErrorCode.INVALID_REPLY_ADDRESS: ErrorInfo(
+        "The headers `reply-partition` and `correlation-id` are not a valid pair. Nothing was executed.",
+        "Send both or none: an existing partition of the replies topic, and 1 to 200 bytes.",
+        ("dead-letter",),
+    ),
+    ErrorCode.INVALID_COMMAND: ErrorInfo(
+        "A field of a known command is missing, has the wrong type, or contradicts another.",
+        "Correct the field that the message names, and send the command with a new id.",
+        ("reply",),
+    ),
+    ErrorCode.INVALID_RUN_EVENT: ErrorInfo(
+        "The event fits none of the types `status`, `log`, `progress`.",
+        "See the fields of each type; end a run with `terminal.set` instead of a terminal event.",
+        ("reply",),
+    ),
+    ErrorCode.RUN_NOT_FOUND: ErrorInfo(
+        "Nothing is known of this run.", "Check the run id; submit the run first.", ("reply",)
+    ),
+    ErrorCode.RUN_ENDED: ErrorInfo(
+        "The run has ended; the first end stands. While it is kept, `error.terminal` holds it.",
+        "Use a new run id for new work.",
+        ("reply",),
+    ),
+    ErrorCode.RUN_NOT_ENDED: ErrorInfo(
+        "Only a run that has ended can be finished.", "End it with `terminal.set` or `run.cancel`.", ("reply",)
+    ),
+    ErrorCode.ATTEMPT_SUPERSEDED: ErrorInfo(
+        "The command comes from an executor instance or attempt that is not the run's current one.",
+        "Stop working on this dispatch: another attempt has taken over.",
+        ("reply",),
+    ),
+    ErrorCode.TOO_MANY_WAITS: ErrorInfo(
+        "1,000 commands wait on this run already.", "Share one wait, or follow `run-events`.", ("reply",)
+    ),
+    ErrorCode.OUTPUT_TOO_LARGE: ErrorInfo(
+        "What the command would write does not fit into a record. Nothing of it took effect.",
+        "Send a smaller result, or a reference to it.",
+        _BOTH,
+    ),
+    ErrorCode.INTERNAL_ERROR: ErrorInfo(
+        "A bug: the command made the coordinator fail. Nothing of it took effect.",
+        "Report the dead letter's traceback; replay the dead letter once the bug is fixed.",
+        _BOTH,
+    ),
+    ErrorCode.COMMANDS_EXPIRED: ErrorInfo(
+        "The topic's retention deleted commands that were never processed; the message gives the range.",
+        "Raise the topic's retention; send the lost commands again.",
+        ("dead-letter",),
+    ),
+}

@@ -1,0 +1,64 @@
+"""JSON as the wire contract defines it (spec wire 1): RFC 8259, UTF-8, nothing that only Python would read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+MAX_NESTING = 64
+"""Deepest nesting of a command; the outermost object counts as 1."""
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_ANY_DIGIT_AS_0 = bytes.maketrans(b"123456789", b"000000000")
+_MAYBE_BEYOND_INT64 = b"0" * 19
+
+
+class InvalidJsonError(ValueError):
+    """The bytes are not JSON in the sense of the wire contract; the message says why and quotes nothing."""
+
+
+def encode(value: Any) -> bytes:
+    """Compact UTF-8 JSON without ASCII escaping beyond what JSON needs."""
+    return orjson.dumps(value)
+
+
+def decode(data: bytes) -> Any:
+    """The value that the bytes stand for; of a doubled name the last counts.
+
+    Raises `InvalidJsonError` for a BOM, text that is not UTF-8, `NaN`, infinities, numbers beyond a double,
+    integers outside 64 bits, lone surrogates, and nesting deeper than `MAX_NESTING`.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise InvalidJsonError(f"the value is not JSON: {error.msg} at byte {error.pos}") from None
+    # Openers inside strings only make this count too high: it is a cheap reason to look, not a verdict.
+    if data.count(b"{") + data.count(b"[") > MAX_NESTING and _depth(value) > MAX_NESTING:
+        raise InvalidJsonError(f"the value is nested deeper than {MAX_NESTING}")
+    if _MAYBE_BEYOND_INT64 in data.translate(_ANY_DIGIT_AS_0):
+        json.loads(data, parse_int=_int64)
+    return value
+
+
+def _int64(digits: str) -> int:
+    number = int(digits) if len(digits) <= 20 else _INT64_MAX + 1
+    if not _INT64_MIN <= number <= _INT64_MAX:
+        raise InvalidJsonError("the value holds an integer outside -2^63..2^63-1")
+    return number
+
+
+def _depth(value: Any) -> int:
+    deepest, stack = 0, [(value, 1)]
+    while stack:
+        node, depth = stack.pop()
+        if isinstance(node, dict):
+            children = list(node.values())
+        elif isinstance(node, list):
+            children = node
+        else:
+            continue
+        deepest = max(deepest, depth)
+        stack.extend((child, depth + 1) for child in children)
+    return deepest
