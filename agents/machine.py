@@ -1,0 +1,178 @@
+"""The contract between a lane and a machine: what a machine is asked, what it may see, what it answers (DESIGN 4).
+
+A machine is pure. It reads the key's state through a `View`, and returns a `Decision`: nothing takes effect
+until the lane has accepted the whole of it. So the same commands and timers in the same order give the same
+state, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from agents.tables import KeyPart, Table
+
+from schemas.errors import ErrorCode
+from schemas.replies import ReplyAddress
+
+R = TypeVar("R")
+
+
+
+class View(Protocol):
+    """Read access to a lane's state, as it is after all earlier commands."""
+
+    def get(self, table: Table[R], *key: KeyPart) -> R | None:
+        """The record of a whole key, or None."""
+
+    def scan(self, table: Table[R], *prefix: KeyPart) -> Iterator[tuple[tuple[Any, ...], R]]:
+        """All (key parts, record) whose key begins with `prefix`, in key order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[R]):
+    """One command to decide."""
+
+    command: R
+    key: str
+    """The entity's id: run id, bucket id, ..."""
+    now: int
+    """The lane's time in milliseconds since the epoch; it never goes back."""
+    reply_to: ReplyAddress | None
+
+
+@dataclass(frozen=True, slots=True)
+class FiredTimer:
+    """A timer that is due; it has been removed already."""
+
+    key: str
+    name: str
+    now: int
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client is told: `result` when `ok`, else `error` (with `code` and `message`).
+
+    `by_reference` names fields of `body` that are not kept with a remembered answer but looked up again with
+    `Machine.recall`: what may be larger than a remembered answer may be (2 KiB).
+    """
+
+    ok: bool
+    body: dict[str, Any]
+    by_reference: dict[str, str] = field(default_factory=dict)
+
+
+def refusal(code: ErrorCode, message: str, **more: Any) -> Answer:
+    """An answer that says no: a stable code, and what would be right."""
+    return Answer(False, {"code": code.value, "message": message, **more})
+
+
+class Change(NamedTuple):
+    """A record to store; `record` None deletes it."""
+
+    table: Table[Any]
+    key: tuple[KeyPart, ...]
+    record: Any
+
+
+class Output(NamedTuple):
+    """A record for an output topic (without prefix), keyed by the entity's id, in the lane's own partition."""
+
+    topic: str
+    key: str
+    value: bytes
+
+
+class Message(NamedTuple):
+    """A command for another key: a JSON object for a command topic, in the partition that owns the key."""
+
+    topic: str
+    key: str
+    value: bytes
+
+
+class TimerChange(NamedTuple):
+    """Schedule the key's timer of this name (again) at `due`, or cancel it (`due` None)."""
+
+    name: str
+    due: int | None
+    payload: Any
+
+
+class LateAnswer(NamedTuple):
+    """The answer to an earlier command that waited."""
+
+    reply_to: ReplyAddress
+    command_id: str
+    answer: Answer
+
+
+class Decision:
+    """All that a command or a timer does. Built by a machine, applied by the lane as a whole or not at all."""
+
+    __slots__ = ("answer", "changes", "forgets", "late_answers", "messages", "outputs", "timers")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.outputs: list[Output] = []
+        self.messages: list[Message] = []
+        self.timers: list[TimerChange] = []
+        self.late_answers: list[LateAnswer] = []
+        self.answer: Answer | None = None
+        """The answer to the command itself; None while it waits, and for timers."""
+        self.forgets = False
+        """Forget the key's remembered answers: the entity is gone."""
+
+    def put(self, table: Table[R], key: tuple[KeyPart, ...], record: R) -> None:
+        """Store a record."""
+        self.changes.append(Change(table, key, record))
+
+    def delete(self, table: Table[Any], key: tuple[KeyPart, ...]) -> None:
+        """Delete a record; one that is not there is fine."""
+        self.changes.append(Change(table, key, None))
+
+    def emit(self, topic: str, key: str, value: bytes) -> None:
+        """Append a record to an output topic."""
+        self.outputs.append(Output(topic, key, value))
+
+    def send(self, topic: str, key: str, value: bytes) -> None:
+        """Send a command to another key."""
+        self.messages.append(Message(topic, key, value))
+
+    def schedule(self, name: str, due: int, payload: Any = None) -> None:
+        """Set the key's timer of this name; it replaces an earlier one."""
+        self.timers.append(TimerChange(name, due, payload))
+
+    def cancel(self, name: str) -> None:
+        """Cancel the key's timer of this name; one that is not set is fine."""
+        self.timers.append(TimerChange(name, None, None))
+
+    def succeed(self, result: dict[str, Any], **by_reference: str) -> Decision:
+        """Answer the command with a result."""
+        self.answer = Answer(True, result, by_reference)
+        return self
+
+    def refuse(self, code: ErrorCode, message: str, **more: Any) -> Decision:
+        """Answer the command with a refusal."""
+        self.answer = refusal(code, message, **more)
+        return self
+
+    def answer_late(self, reply_to: ReplyAddress, command_id: str, answer: Answer) -> None:
+        """Answer an earlier command that waited."""
+        self.late_answers.append(LateAnswer(reply_to, command_id, answer))
+
+
+class Machine(Protocol):
+    """The rules of one command family."""
+
+    def decide(self, request: Request[Any], view: View) -> Decision:
+        """What a command does. Never raises for bad input: a refusal is an answer."""
+
+    def fire(self, timer: FiredTimer, view: View) -> Decision:
+        """What a timer does. A timer of a name that means nothing any more does nothing."""
+
+    def recall(self, what: str, key: str, view: View) -> Any:
+        """The present value of something that an answer holds by reference."""

@@ -1,0 +1,94 @@
+"""Tables: named parts of a lane's state, with typed keys and one record type each (DESIGN 1, 4).
+
+State is many small keys. A table turns a key's parts into bytes that sort as the parts do, so that records
+which share the first parts of their key lie side by side and can be scanned by prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from schemas.json_codec import encode
+from schemas.stored import Stored
+
+R = TypeVar("R")
+S = TypeVar("S", bound=Stored)
+
+KeyPart = str | int
+
+_INT_BYTES = 8
+
+
+def encode_part(part: KeyPart) -> bytes:
+    """Order-preserving bytes of one part: a string ends with a NUL (NULs inside are escaped), an integer
+    (0..2^64-1) has 8 bytes."""
+    if type(part) is str:
+        data = part.encode()
+        if b"\0" in data:
+            data = data.replace(b"\0", b"\0\xff")
+        return data + b"\0"
+    return part.to_bytes(_INT_BYTES, "big")  # type: ignore[union-attr]
+
+
+class Table(Generic[R]):
+    """Declaration of a table: `name`, the types of its key's parts, and how a record becomes bytes.
+
+    The name is the first part of every key, in the store and in the changelog; it never changes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key: tuple[type[KeyPart], ...],
+        encode: Callable[[R], bytes],
+        decode: Callable[[bytes], R],
+    ) -> None:
+        self.name = name
+        self.key_types = key
+        self.encode = encode
+        self.decode = decode
+        self.prefix = encode_part(name)
+
+    def key(self, *parts: KeyPart) -> bytes:
+        """Bytes of a whole key, or of its first parts as the prefix of a scan."""
+        return self.prefix + b"".join(map(encode_part, parts))
+
+    def parts(self, key: bytes) -> tuple[Any, ...]:
+        """The parts of a whole key's bytes; the inverse of `key`."""
+        at, parts = len(self.prefix), []
+        for kind in self.key_types:
+            if kind is int:
+                parts.append(int.from_bytes(key[at : at + _INT_BYTES], "big"))
+                at += _INT_BYTES
+            else:
+                end = key.index(b"\0", at)
+                while key[end + 1 : end + 2] == b"\xff":
+                    end = key.index(b"\0", end + 2)
+                parts.append(key[at:end].replace(b"\0\xff", b"\0").decode())
+                at = end + 1
+        return tuple(parts)
+
+    def __repr__(self) -> str:
+        return f"Table({self.name})"
+
+
+def record_table(name: str, key: tuple[type[KeyPart], ...], record: type[S]) -> Table[S]:
+    """A table whose records are `record`s, stored as JSON with their schema version."""
+    defaults = {field: info.default for field, info in record.model_fields.items() if not info.is_required()}
+    defaults.pop("v")
+
+    def to_bytes(value: S) -> bytes:
+        fields = value.__dict__
+        return encode({n: v for n, v in fields.items() if n not in defaults or v != defaults[n]})
+
+    return Table(name, key, to_bytes, record.model_validate_json)
+
+
+def raw_table(name: str, key: tuple[type[KeyPart], ...]) -> Table[bytes]:
+    """A table whose records are bytes that are used as they are (such as an event's JSON)."""
+    return Table(name, key, _same, _same)
+
+
+def _same(data: bytes) -> bytes:
+    return data
