@@ -43,9 +43,14 @@ class Settings(BaseSettings):
         "", description="Prefix of topic names, the consumer group and transactional ids (`<prefix>-<name>`)."
     )
     partitions: int = Field(
-        4, ge=1, le=1000, description="Partitions of every command topic; part of the layout, not a tuning knob."
+        4,
+        ge=1,
+        le=1000,
+        description="Partitions of every command topic; part of the layout, not a tuning knob.",
     )
-    replication_factor: int = Field(1, ge=1, description="Replication factor of topics made by `topics apply`.")
+    replication_factor: int = Field(
+        1, ge=1, description="Replication factor of topics made by `topics apply`."
+    )
     data_dir: Path = Field(
         default_factory=_default_data_dir,
         description="Folder of one worker's local state (a cache). Two workers never share one.",
@@ -53,11 +58,14 @@ class Settings(BaseSettings):
     web_host: str = Field("127.0.0.1", description="Address of the worker's health and metrics server.")
     web_port: int = Field(6066, ge=0, le=65535, description="Port of the worker's health and metrics server.")
     client_id: str = Field(
-        default_factory=lambda: f"runlane-{socket.gethostname()}", description="Kafka client id, for broker logs."
+        default_factory=lambda: f"runlane-{socket.gethostname()}",
+        description="Kafka client id, for broker logs.",
     )
 
     max_batch_commands: int = Field(1000, ge=1, description="Most commands in one transaction of a lane.")
-    max_batch_bytes: int = Field(4 * MIB, ge=1, description="Most bytes of commands in one transaction of a lane.")
+    max_batch_bytes: int = Field(
+        4 * MIB, ge=1, description="Most bytes of commands in one transaction of a lane."
+    )
     max_command_bytes: int = Field(MIB, ge=1024, description="Largest value of one command, uncompressed.")
     max_concurrent_commits: int = Field(4, ge=1, description="Transactions that one worker commits at once.")
     max_pending_commands: int = Field(
@@ -70,10 +78,15 @@ class Settings(BaseSettings):
         24 * 3600 * 1000, ge=1000, description="... or until this much time passed, whichever is first."
     )
     fault_halt_share: float = Field(
-        0.5, gt=0, le=1, description="A lane halts when more than this share of its commands hit internal errors."
+        0.5,
+        gt=0,
+        le=1,
+        description="A lane halts when more than this share of its commands hit internal errors.",
     )
     fault_halt_minimum: int = Field(
-        50, ge=1, description="Internal errors, among the last 1,000 commands, before that share is looked at."
+        50,
+        ge=1,
+        description="Internal errors, among the last 1,000 commands, before that share is looked at.",
     )
 
     session_timeout_ms: int = Field(6000, ge=1000, description="Group session time-out of workers.")
@@ -86,7 +99,9 @@ class Settings(BaseSettings):
         9.0, gt=0, description="After SIGTERM a worker that cannot hand over in this time exits anyway."
     )
     stall_alarm_s: float = Field(
-        30.0, gt=0, description="A partition that stands still this long while its end moves on raises an alarm."
+        30.0,
+        gt=0,
+        description="A partition that stands still this long while its end moves on raises an alarm.",
     )
 
     block_cache_mb: int = Field(64, ge=1, description="RocksDB block cache of the whole worker, in MiB.")
@@ -94,7 +109,11 @@ class Settings(BaseSettings):
 
     broker_dir: Path = Field(
         default_factory=lambda: Path(platformdirs.user_cache_dir("runlane")) / "broker",
-        description="Folder of the local broker: its jars, data, logs and process file.",
+        description="Folder of the local broker: its data, log, address and process file.",
+    )
+    broker_jars_dir: Path = Field(
+        default_factory=lambda: Path(platformdirs.user_cache_dir("runlane")) / "jars",
+        description="Folder of the local broker's downloaded jars; all local brokers may share it.",
     )
     log_level: str = Field("info", description="debug, info, warning or error.")
 
