@@ -31,7 +31,7 @@ class TopicSpec(BaseModel):
     producers: tuple[str, ...] = Field(min_length=1)
     consumers: tuple[str, ...] = Field(min_length=1)
     exclusive: bool = Field(
-        description="Partition p is written by lane p alone, so its stable offset must reach its end when the lane opens."
+        description="Partition p is written by lane p alone: when it opens, nothing may hang there."
     )
     partitions: int | None = Field(None, ge=1, description="Null: as many as the setting `partitions`.")
     settings: dict[str, str] = Field(description="Topic settings of the broker, by Kafka's names.")

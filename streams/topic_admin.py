@@ -108,7 +108,7 @@ def apply(settings: Settings, *, patience_s: float = 30.0) -> TopicReport:
 
 
 def check(settings: Settings, *, patience_s: float = 30.0) -> TopicReport:
-    """Compare all topics with their descriptions; changes nothing. Raises `UserError` when no broker answers."""
+    """Compare all topics with their descriptions; changes nothing. Raises `UserError` as `apply` does."""
     brokers = resolve_brokers(settings)
     admin = _admin(brokers, settings)
     counts = _patiently(lambda: _partitions_by_topic(admin), brokers, patience_s)
@@ -151,9 +151,9 @@ def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) ->
         listed = "; ".join(f"{count}: {', '.join(by_count[count])}" for count in sorted(by_count))
         raise TopicLayoutError(
             f"Topics on {brokers} have unequal partition counts ({listed}).",
-            "partition p of all of them belongs to lane p, so the counts must be equal: delete the wrong topics "
-            "and run `runlane topics apply`, or use another prefix; adding partitions to a topic in use would "
-            "send keys to other lanes than the ones that hold their state",
+            "partition p of all of them belongs to lane p, so the counts must be equal: delete the wrong "
+            "topics and run `runlane topics apply`, or use another prefix; do not add partitions to a topic in "
+            "use, since keys would go to other lanes than those that hold their state",
         )
     count = next(iter(by_count))
     if count != settings.partitions:

@@ -23,6 +23,7 @@ def _own_settings_only() -> None:
     for name in list(os.environ):
         if name.startswith("RUNLANE_") and name != "RUNLANE_BROKERS":
             del os.environ[name]
+    os.environ["RUNLANE_CONFIG"] = os.devnull
 
 
 @pytest.fixture(scope="session")

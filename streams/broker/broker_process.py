@@ -63,7 +63,7 @@ def start(java: Java, jars: Path, properties: Path) -> psutil.Process:
         log.replace(log.with_suffix(".log.1"))
     with log.open("ab") as output:
         child = subprocess.Popen(
-            _command(java, jars, "kafka.Kafka", *_LOGGING_FLAGS) + [str(properties)],
+            [*_command(java, jars, "kafka.Kafka", *_LOGGING_FLAGS), str(properties)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

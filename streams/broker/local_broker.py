@@ -236,8 +236,8 @@ def _wait_until_ready(folder: Path, identity: NodeIdentity, process: psutil.Proc
             return
         time.sleep(0.1)
     raise UserError(
-        f"The local broker (process {process.pid}) does not answer after {_READY_PATIENCE_S:.0f} s. The end of "
-        f"{broker_process.log_file(folder)}:\n" + "\n".join(_log_tail(folder, 15)),
+        f"The local broker (process {process.pid}) does not answer after {_READY_PATIENCE_S:.0f} s. The end "
+        f"of {broker_process.log_file(folder)}:\n" + "\n".join(_log_tail(folder, 15)),
         "`runlane broker down` stops it",
     )
 
