@@ -1,0 +1,288 @@
+"""One batch of a lane: commands and timers in, state changes and outputs out. No I/O but reads of the store.
+
+The order in which a command is looked at is the wire contract's (section 1): envelope, routing, repeat, fields,
+state.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.families import Family
+from agents.machine import Answer, Decision, FiredTimer, Request, refusal
+from schemas.commands import FieldError
+from schemas.envelope import Envelope, EnvelopeError, read_envelope
+from schemas.errors import ErrorCode
+from schemas.replies import ReplyAddress
+from schemas.stored import LaneProgress
+from streams import repeats
+from streams.lane_records import dead_letter_record, forwarded_record, reply_record
+from streams.lane_tables import PROGRESS
+from streams.overlay import Overlay
+from streams.partitioner import partition_for
+from streams.ports import CommandRecord, OutRecord, StateChange, StateStore
+from streams.timers import DueTimer, TimerQueue
+
+MAX_OUTPUT_BYTES = 1024 * 1024 + 64 * 1024
+"""Most bytes of key and value of one output or state record (wire 2)."""
+
+MAX_TIMERS_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class LaneRules:
+    """What all lanes of a deployment have in common."""
+
+    families: Mapping[str, Family]
+    """Command topic, without prefix -> its family."""
+    partitions: int
+    """Of every command topic, and of `replies`."""
+    max_command_bytes: int
+    repeat_limit: int
+    """A command id is forgotten when this many newer ones came for its key."""
+    repeat_ms: int
+    """A command id is forgotten after this time."""
+    full_name: Any = str
+    """Topic name without prefix -> with prefix, for people who read a dead letter's headers."""
+
+
+@dataclass
+class BatchCounts:
+    """What a batch did, for metrics."""
+
+    applied: int = 0
+    skipped: int = 0
+    repeated: int = 0
+    refused: int = 0
+    forwarded: int = 0
+    timers: int = 0
+    internal_errors: int = 0
+    dead_letters: dict[str, int] = field(default_factory=dict)
+
+
+class OutputTooLargeError(Exception):
+    """An output of a command does not fit into a record."""
+
+
+class Batch:
+    """The effects of a run of commands and timers on one lane, not yet committed."""
+
+    def __init__(
+        self, rules: LaneRules, partition: int, store: StateStore, progress: LaneProgress, next_due: int
+    ) -> None:
+        """`progress` is the lane's state of progress before the batch; `next_due`: no timer is due earlier."""
+        self._rules = rules
+        self._partition = partition
+        self.overlay = Overlay(store)
+        self.timers = TimerQueue(self.overlay, next_due)
+        self.outputs: list[OutRecord] = []
+        self.counts = BatchCounts()
+        self.watermarks = dict(progress.watermarks)
+        self.clock = progress.clock
+        self._transactions = progress.transactions
+        self._read = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing happened that would have to be committed."""
+        return self._read == 0
+
+    def apply(self, record: CommandRecord) -> None:
+        """Process one command; never raises for what a client or a machine did wrong."""
+        if record.offset <= self.watermarks.get(record.topic, -1):
+            self.counts.skipped += 1
+            return
+        self._at(max(self.clock, record.timestamp))
+        self._undoable(lambda: self._command(record), lambda: self._reply_to(record), record)
+        self._advance(record)
+
+    def refuse(self, record: CommandRecord, code: ErrorCode, message: str) -> None:
+        """Dead-letter a command without processing it, and say so to its client."""
+        if record.offset > self.watermarks.get(record.topic, -1):
+            self._bury(record, code, message, *self._reply_to(record))
+            self._advance(record)
+
+    def skip_expired(self, topic: str, first: int, next_offset: int, now: int) -> None:
+        """Go on at `next_offset`: retention deleted the commands from `first` on; says so in a dead letter."""
+        self.clock = max(self.clock, now)
+        gone = CommandRecord(topic, self._partition, first, self.clock, None, None, ())
+        message = f"retention deleted the commands at offsets {first}..{next_offset - 1} before they were processed"
+        self._bury(gone, ErrorCode.COMMANDS_EXPIRED, message, None, None)
+        self.watermarks[topic] = next_offset - 1
+        self._read += 1
+
+    def fire_due(self, now: int) -> None:
+        """Fire the timers that are due by `now`, at most `MAX_TIMERS_AT_ONCE`."""
+        self._at(max(self.clock, now))
+
+    def changes(self) -> list[StateChange]:
+        """All state changes, the lane's progress included."""
+        self.overlay.put(PROGRESS, (), self.progress())
+        return self.overlay.changes()
+
+    def progress(self) -> LaneProgress:
+        """The lane's progress after the batch."""
+        return LaneProgress(
+            watermarks=self.watermarks, clock=self.clock, transactions=self._transactions + 1
+        )
+
+    def _advance(self, record: CommandRecord) -> None:
+        self.watermarks[record.topic] = record.offset
+        self._read += 1
+
+    def _at(self, now: int) -> None:
+        self.clock = now
+        if now < self.timers.next_due:
+            return
+        for timer in self.timers.take_due(now, MAX_TIMERS_AT_ONCE):
+            if self.timers.claim(timer):
+                self._read += 1
+                self.counts.timers += 1
+                self._undoable(lambda timer=timer: self._timer(timer), lambda: (None, None), None)  # type: ignore[misc]
+
+    def _undoable(self, step: Any, reply_to: Any, record: CommandRecord | None) -> None:
+        """Run `step`; when it fails, none of its effects stay, and the record becomes a dead letter."""
+        self.overlay.savepoint()
+        outputs, next_due = len(self.outputs), self.timers.next_due
+        try:
+            step()
+            return
+        except OutputTooLargeError as error:
+            code, message, trace = ErrorCode.OUTPUT_TOO_LARGE, str(error), None
+        except Exception as error:
+            code, trace = ErrorCode.INTERNAL_ERROR, traceback.format_exc()
+            message = f"{type(error).__name__} while processing; nothing of it took effect"
+            self.counts.internal_errors += 1
+        self.overlay.rollback()
+        del self.outputs[outputs:]
+        self.timers.next_due = next_due
+        if record is None:
+            record = CommandRecord("", self._partition, -1, self.clock, None, None, ())
+        self._bury(record, code, message, *reply_to(), trace)
+
+    def _command(self, record: CommandRecord) -> None:
+        rules = self._rules
+        family = rules.families[record.topic]
+        try:
+            envelope = read_envelope(
+                family.commands,
+                record.key,
+                record.value,
+                record.headers,
+                reply_partitions=rules.partitions,
+                max_bytes=rules.max_command_bytes,
+            )
+        except EnvelopeError as error:
+            self._bury(record, error.code, error.message, error.reply_to, error.command_id)
+            return
+        owner = partition_for(record.key or b"", rules.partitions)
+        if owner != self._partition:
+            self.outputs.append(forwarded_record(record, owner))
+            self.counts.forwarded += 1
+            return
+        model = family.commands.by_type[envelope.type]
+        if not model.is_question:
+            known = repeats.recall(self.overlay, family, envelope, self.clock, rules)
+            if known is not None:
+                self.counts.repeated += 1
+                self._reply(envelope.reply_to, envelope.command_id, known)
+                return
+        try:
+            command = family.commands.parse(envelope.body)
+        except FieldError as error:
+            answer: Answer | None = refusal(error.code, error.message)
+        else:
+            request = Request(command, envelope.key, self.clock, envelope.reply_to)
+            answer = self._take(family, envelope.key, family.machine.decide(request, self.overlay))
+        self._finish(family, envelope, answer, remember=not model.is_question)
+
+    def _finish(self, family: Family, envelope: Envelope, answer: Answer | None, *, remember: bool) -> None:
+        if answer is None:
+            return
+        if answer.ok:
+            self.counts.applied += 1
+        else:
+            self.counts.refused += 1
+        if remember:
+            repeats.remember(self.overlay, self.timers, family, envelope, answer, self.clock, self._rules)
+        self._reply(envelope.reply_to, envelope.command_id, answer)
+
+    def _timer(self, timer: DueTimer) -> None:
+        family = next((f for f in self._rules.families.values() if f.name == timer.family), None)
+        if family is None:
+            repeats.expire(self.overlay, self.timers, timer, self.clock, self._rules)
+            return
+        fired = FiredTimer(timer.key, timer.name, self.clock, timer.payload)
+        self._take(family, timer.key, family.machine.fire(fired, self.overlay))
+
+    def _take(self, family: Family, key: str, decision: Decision) -> Answer | None:
+        """Apply a decision; returns the command's answer."""
+        put = self.overlay.put
+        for table, at, record in decision.changes:
+            if type(record) is bytes and len(record) > MAX_OUTPUT_BYTES:
+                raise OutputTooLargeError(_too_large(f"a record of {table.name}", len(record)))
+            put(table, at, record)
+        for name, due, payload in decision.timers:
+            if due is None:
+                self.timers.cancel(family.name, key, name)
+            else:
+                self.timers.schedule(family.name, key, name, due, payload)
+        for output in decision.outputs:
+            self._emit(OutRecord(output.topic, self._partition, output.key.encode(), output.value))
+        for message in decision.messages:
+            to = message.key.encode()
+            self._emit(
+                OutRecord(message.topic, partition_for(to, self._rules.partitions), to, message.value)
+            )
+        for late in decision.late_answers:
+            self._reply(late.reply_to, late.command_id, late.answer)
+        if decision.forgets:
+            repeats.forget(self.overlay, self.timers, family, key)
+        return decision.answer
+
+    def _emit(self, output: OutRecord) -> None:
+        size = len(output.key or b"") + len(output.value or b"")
+        if size > MAX_OUTPUT_BYTES:
+            raise OutputTooLargeError(_too_large(f"a record for {output.topic}", size))
+        self.outputs.append(output)
+
+    def _reply(self, to: ReplyAddress | None, command_id: str | None, answer: Answer) -> None:
+        if to is not None:
+            self._emit(reply_record(to, command_id, answer))
+
+    def _bury(
+        self,
+        record: CommandRecord,
+        code: ErrorCode,
+        message: str,
+        reply_to: ReplyAddress | None,
+        command_id: str | None,
+        trace: str | None = None,
+    ) -> None:
+        self.counts.dead_letters[code] = self.counts.dead_letters.get(code, 0) + 1
+        topic = self._rules.full_name(record.topic)
+        self.outputs.append(dead_letter_record(record, topic, code, message, trace))
+        self._reply(reply_to, command_id, refusal(code, message))
+
+    def _reply_to(self, record: CommandRecord) -> tuple[ReplyAddress | None, str | None]:
+        """Where to say that a command failed, as far as that can be read."""
+        family = self._rules.families[record.topic]
+        try:
+            envelope = read_envelope(
+                family.commands,
+                record.key,
+                record.value,
+                record.headers,
+                reply_partitions=self._rules.partitions,
+                max_bytes=self._rules.max_command_bytes,
+            )
+        except EnvelopeError as error:
+            return error.reply_to, error.command_id
+        return envelope.reply_to, envelope.command_id
+
+
+def _too_large(what: str, size: int) -> str:
+    return f"{what} would have {size} bytes; at most {MAX_OUTPUT_BYTES} fit"

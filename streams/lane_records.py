@@ -1,0 +1,58 @@
+"""The records that a lane itself makes: replies, dead letters, forwarded commands."""
+
+from __future__ import annotations
+
+from agents.machine import Answer
+from schemas import dead_letters
+from schemas.errors import ErrorCode
+from schemas.json_codec import encode
+from schemas.replies import CORRELATION_ID, ReplyAddress
+from schemas.topics import DEAD_LETTERS, REPLIES
+from streams.ports import CommandRecord, OutRecord
+
+
+def reply_record(to: ReplyAddress, command_id: str | None, answer: Answer) -> OutRecord:
+    """The reply to one command (DESIGN 2)."""
+    body = {"commandId": command_id, "ok": answer.ok, "result" if answer.ok else "error": answer.body}
+    correlation_id = to.correlation_id
+    return OutRecord(
+        REPLIES.name, to.partition, correlation_id, encode(body), [(CORRELATION_ID, correlation_id)]
+    )
+
+
+def forwarded_record(record: CommandRecord, partition: int) -> OutRecord:
+    """A command that came in the wrong partition, unchanged, for the right one (wire 1, "Routing")."""
+    return OutRecord(record.topic, partition, record.key, record.value, list(record.headers))
+
+
+def dead_letter_record(
+    record: CommandRecord, topic: str, code: ErrorCode, message: str, traceback: str | None = None
+) -> OutRecord:
+    """The dead letter of a record: its own headers first, then ours (wire 5).
+
+    `topic` is the full name of the topic that the record was read from.
+    """
+    headers: list[tuple[str, bytes | None]] = list(record.headers)
+    headers += [
+        (dead_letters.CODE, code.value.encode()),
+        (dead_letters.MESSAGE, _cut(message, dead_letters.MAX_MESSAGE_BYTES)),
+        (dead_letters.TOPIC, topic.encode()),
+        (dead_letters.PARTITION, b"%d" % record.partition),
+        (dead_letters.OFFSET, b"%d" % record.offset),
+        (dead_letters.TIMESTAMP, b"%d" % record.timestamp),
+    ]
+    if traceback is not None:
+        headers.append((dead_letters.TRACEBACK, _cut(traceback, dead_letters.MAX_TRACEBACK_BYTES, tail=True)))
+    value = record.value
+    if value is not None and len(value) > dead_letters.MAX_VALUE_BYTES:
+        headers.append((dead_letters.VALUE_BYTES, b"%d" % len(value)))
+        value = None
+    return OutRecord(DEAD_LETTERS.name, record.partition, record.key, value, headers)
+
+
+def _cut(text: str, limit: int, *, tail: bool = False) -> bytes:
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return data
+    kept = data[-limit:] if tail else data[:limit]
+    return kept.decode("utf-8", "ignore").encode()

@@ -1,0 +1,105 @@
+"""Command ids that come again: the first answer, and nothing else (spec wire 1, "Repeats").
+
+Per key, the answers of the newest commands are kept. `lane.window` counts them; `lane.answer` holds one each.
+Old answers are dropped in bulk, so that a command costs the same however many are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from agents.families import Family
+from agents.machine import Answer
+from schemas.envelope import Envelope
+from schemas.stored import Remembered, RepeatWindow
+from streams.lane_tables import ANSWERS, WINDOWS
+from streams.overlay import Overlay
+from streams.timers import DueTimer, TimerQueue
+
+_TIMER_FAMILY = "repeats:"
+_TIMER_NAME = "expire"
+_PRUNE_EVERY = 500
+
+
+class RepeatLimits(Protocol):
+    """How long a command id is remembered."""
+
+    @property
+    def repeat_limit(self) -> int:
+        """Until so many newer ones came for its key."""
+
+    @property
+    def repeat_ms(self) -> int:
+        """Until so much time passed."""
+
+
+def recall(
+    overlay: Overlay, family: Family, envelope: Envelope, now: int, limits: RepeatLimits
+) -> Answer | None:
+    """The first answer to a command id that is still remembered, else None."""
+    known = overlay.get(ANSWERS, family.name, envelope.key, envelope.command_id)
+    if known is None or now - known.at >= limits.repeat_ms:
+        return None
+    window = overlay.get(WINDOWS, family.name, envelope.key)
+    if window is None or window.latest - known.number >= limits.repeat_limit:
+        return None
+    body: dict[str, Any] = dict(known.body)
+    for field, what in known.by_reference.items():
+        body[field] = family.machine.recall(what, envelope.key, overlay)
+    return Answer(known.ok, body)
+
+
+def remember(
+    overlay: Overlay,
+    timers: TimerQueue,
+    family: Family,
+    envelope: Envelope,
+    answer: Answer,
+    now: int,
+    limits: RepeatLimits,
+) -> None:
+    """Keep the answer to a command; what an answer holds by reference is not copied."""
+    name, key = family.name, envelope.key
+    window = overlay.get(WINDOWS, name, key)
+    if window is None:
+        timers.schedule(_TIMER_FAMILY + name, key, _TIMER_NAME, now + limits.repeat_ms)
+    number = window.latest + 1 if window is not None else 1
+    overlay.put(WINDOWS, (name, key), RepeatWindow(latest=number))
+    body = answer.body
+    if answer.by_reference:
+        body = {field: value for field, value in body.items() if field not in answer.by_reference}
+    remembered = Remembered(number=number, at=now, ok=answer.ok, body=body, by_reference=answer.by_reference)
+    overlay.put(ANSWERS, (name, key, envelope.command_id), remembered)
+    if number % _PRUNE_EVERY == 0:
+        _prune(overlay, name, key, number - limits.repeat_limit, now - limits.repeat_ms)
+
+
+def expire(
+    overlay: Overlay, timers: TimerQueue, timer: DueTimer, now: int, limits: RepeatLimits
+) -> None:
+    """The key's timer: drop what is too old, and come again for the rest."""
+    name = timer.family.removeprefix(_TIMER_FAMILY)
+    oldest = _prune(overlay, name, timer.key, 0, now - limits.repeat_ms)
+    if oldest is None:
+        overlay.put(WINDOWS, (name, timer.key), None)
+    else:
+        timers.schedule(timer.family, timer.key, timer.name, oldest + limits.repeat_ms)
+
+
+def forget(overlay: Overlay, timers: TimerQueue, family: Family, key: str) -> None:
+    """Drop all that is remembered of a key."""
+    for parts, _ in list(overlay.scan(ANSWERS, family.name, key)):
+        overlay.put(ANSWERS, parts, None)
+    overlay.put(WINDOWS, (family.name, key), None)
+    timers.cancel(_TIMER_FAMILY + family.name, key, _TIMER_NAME)
+
+
+def _prune(overlay: Overlay, family: str, key: str, up_to: int, before: int) -> int | None:
+    """Drop answers numbered `up_to` or lower, or not newer than `before`; returns when the oldest kept was made."""
+    oldest: int | None = None
+    for parts, answer in list(overlay.scan(ANSWERS, family, key)):
+        if answer.number <= up_to or answer.at <= before:
+            overlay.put(ANSWERS, parts, None)
+        elif oldest is None or answer.at < oldest:
+            oldest = answer.at
+    return oldest

@@ -1,0 +1,114 @@
+"""The local state of lanes in RocksDB, with one memory budget for the whole worker."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import orjson
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteBufferManager,
+)
+
+from streams.ports import StateChange, StoreStamp
+
+_STAMP = b"\0stamp"
+_MIB = 1024 * 1024
+_BLOOM_BITS = 10
+_OPEN_FILES = 128
+
+
+class RocksStore:
+    """One lane's state in one RocksDB. See `streams.ports.StateStore`."""
+
+    def __init__(self, path: Path, options: Options) -> None:
+        self._db = Rdict(str(path), options)
+        self.get = self._db.get
+        """The value of a key, or None."""
+
+    def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """All pairs whose key begins with `prefix`, in key order, from key `start` on."""
+        options = ReadOptions()
+        upper = _after_prefix(prefix)
+        if upper is not None:
+            options.set_iterate_upper_bound(upper)
+        cursor = self._db.iter(options)
+        cursor.seek(max(prefix, start) if start is not None else prefix)
+        while cursor.valid():
+            yield cursor.key(), cursor.value()
+            cursor.next()
+
+    def stamp(self) -> StoreStamp | None:
+        """What the store stands for; None when it is new."""
+        data = self._db.get(_STAMP)
+        return StoreStamp(*orjson.loads(data)) if data else None
+
+    def write(self, changes: Iterable[StateChange], stamp: StoreStamp) -> None:
+        """Apply changes and the new stamp, all or nothing."""
+        batch = WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
+        for key, value in changes:
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
+        put(_STAMP, orjson.dumps((stamp.changelog_id, stamp.position, stamp.written_at)))
+        self._db.write(batch)
+
+    def close(self) -> None:
+        """Release the store; it keeps what was written."""
+        self._db.close()
+
+
+class RocksStores:
+    """Opens the lanes' stores below one folder; block cache and write buffers are shared and bounded."""
+
+    def __init__(self, folder: Path, *, block_cache_mb: int, write_buffer_mb: int, lanes: int) -> None:
+        """`lanes` is the most lanes that this worker may own: the write-buffer budget is cut among them."""
+        self._folder = folder
+        self._cache = Cache(block_cache_mb * _MIB)
+        self._buffers = WriteBufferManager(write_buffer_mb * _MIB, False)
+        self._lane_buffer = max(1, write_buffer_mb // max(1, lanes) // 2) * _MIB
+
+    def open(self, partition: int) -> RocksStore:
+        """The lane's store, made when it is not there."""
+        path = self._path(partition)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return RocksStore(path, self._options())
+
+    def destroy(self, partition: int) -> None:
+        """Throw the lane's store away; it must be closed."""
+        shutil.rmtree(self._path(partition), ignore_errors=True)
+
+    def _path(self, partition: int) -> Path:
+        return self._folder / f"lane-{partition}"
+
+    def _options(self) -> Options:
+        blocks = BlockBasedOptions()
+        blocks.set_block_cache(self._cache)
+        blocks.set_bloom_filter(_BLOOM_BITS, False)
+        # Index and filter blocks count against the cache, so that memory stays bounded as state grows.
+        blocks.set_cache_index_and_filter_blocks(True)
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_block_based_table_factory(blocks)
+        options.set_write_buffer_manager(self._buffers)
+        options.set_write_buffer_size(self._lane_buffer)
+        options.set_max_open_files(_OPEN_FILES)
+        options.set_compression_type(DBCompressionType.lz4())
+        options.set_keep_log_file_num(2)
+        return options
+
+
+def _after_prefix(prefix: bytes) -> bytes | None:
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
