@@ -6,10 +6,11 @@ which share the first parts of their key lie side by side and can be scanned by 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar, Union
 
-from schemas.json_codec import encode
+import msgspec
+
 from schemas.stored import Stored
 
 R = TypeVar("R")
@@ -18,6 +19,7 @@ S = TypeVar("S", bound=Stored)
 KeyPart = str | int
 
 _INT_BYTES = 8
+_encode_record = msgspec.json.Encoder().encode
 
 
 def encode_part(part: KeyPart) -> bytes:
@@ -56,7 +58,8 @@ class Table(Generic[R]):
 
     def parts(self, key: bytes) -> tuple[Any, ...]:
         """The parts of a whole key's bytes; the inverse of `key`."""
-        at, parts = len(self.prefix), []
+        at = len(self.prefix)
+        parts: list[Any] = []
         for kind in self.key_types:
             if kind is int:
                 parts.append(int.from_bytes(key[at : at + _INT_BYTES], "big"))
@@ -73,16 +76,26 @@ class Table(Generic[R]):
         return f"Table({self.name})"
 
 
-def record_table(name: str, key: tuple[type[KeyPart], ...], record: type[S]) -> Table[S]:
-    """A table whose records are `record`s, stored as JSON with their schema version."""
-    defaults = {field: info.default for field, info in record.model_fields.items() if not info.is_required()}
-    defaults.pop("v")
+def record_table(
+    name: str,
+    key: tuple[type[KeyPart], ...],
+    record: type[S],
+    upgrades: Mapping[type[Stored], Callable[[Any], S]] | None = None,
+) -> Table[S]:
+    """A table whose records are `record`s, stored as JSON with their schema version.
 
-    def to_bytes(value: S) -> bytes:
-        fields = value.__dict__
-        return encode({n: v for n, v in fields.items() if n not in defaults or v != defaults[n]})
+    `upgrades`: for each older version's class, the function that makes a present record of one.
+    """
+    if not upgrades:
+        return Table(name, key, _encode_record, msgspec.json.Decoder(record).decode)
+    any_version = msgspec.json.Decoder(Union[(record, *upgrades)])  # noqa: UP007 (the members are not known here)
 
-    return Table(name, key, to_bytes, record.model_validate_json)
+    def decode(data: bytes) -> S:
+        stored = any_version.decode(data)
+        upgrade = upgrades.get(type(stored))
+        return upgrade(stored) if upgrade is not None else stored
+
+    return Table(name, key, _encode_record, decode)
 
 
 def raw_table(name: str, key: tuple[type[KeyPart], ...]) -> Table[bytes]:

@@ -1,60 +1,64 @@
 """What a lane stores, record by record, in RocksDB and in the changelog.
 
-Every record carries its schema version `v`; a reader accepts every version that was ever written.
+Every record is a JSON object that begins with its schema version `v`. Fields that hold their default are left
+out, so a new field with a default needs no new version. When the meaning of a record changes, the class gets the
+next number (`class RunHead(Stored, frozen=True, tag=2)`), the old class stays under another name, and its table is declared
+with how to upgrade it (`agents.tables.record_table`): a reader accepts every version that was ever written.
+
+msgspec and not pydantic, because these records are read and written with every command: reading, changing and
+writing a run's head takes 0.7 us instead of 5.8.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+import msgspec
 
 
-class Stored(BaseModel):
-    """Base of the stored records: JSON, short names kept stable."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    v: int = 1
+class Stored(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag=1):
+    """Base of the stored records: immutable (change one with `msgspec.structs.replace`), short stable names."""
 
 
-class RunHead(Stored):
+class RunHead(Stored, frozen=True):
     """What is known of a run besides its events and end. Table `run.head`, key (run id)."""
 
     status: str | None = None
     """`running`, `completed`, `failed`, `cancelled`; None when only waits hang on an unknown run."""
     latest_seq: int = 0
+    attempt: int = 0
+    """The attempt that may write, from 1; 0 when the run was never submitted."""
+    instance_id: str | None = None
+    """The executor instance that may write; None when the run was never submitted."""
+    submit_seq: int = 0
+    """`seq` of the event that the submit made."""
     waits: int = 0
     """Waits of all kinds that hang on the run."""
     next_wait: int = 1
     """Number of the next wait; never reused while the run is known."""
-    submitted: bool = False
-    name: str | None = None
-    instance_id: str | None = None
-    attempt: int = 0
-    """The attempt that may write; 0 before the run is submitted."""
-    submit_seq: int = 0
     ended_at: int | None = None
+    """When the run ended, in milliseconds since the epoch."""
     evicts_at: int | None = None
+    """When the run is evicted because it was finished; None before `run.finish`."""
     evicted: bool = False
+    """Only `status`, `latest_seq` and `ended_at` are left."""
 
 
-class RunWait(Stored):
-    """A question that waits. Table `run.wait`, key (run id, wait number)."""
+class RunWait(Stored, frozen=True):
+    """A question that waits. Table `run.wait`, key (run id, seq that answers it, wait number)."""
 
     kind: str
-    """`events.list` or `run.status`."""
+    """The type of the command: `events.list` or `run.status`."""
     command_id: str
     partition: int
     """Reply partition."""
-    correlation_id: str
-    """The correlation id's bytes, in base64."""
-    after_seq: int = 0
-    limit: int = 0
+    correlation_id: bytes
+    """In base64 where it is stored."""
     trace: bool = False
+    """`run.status`: the answer has the traces."""
 
 
-class Remembered(Stored):
+class Remembered(Stored, frozen=True):
     """The answer to a command, for when it comes again. Table `lane.answer`, key (family, key, command id)."""
 
     number: int
@@ -67,25 +71,25 @@ class Remembered(Stored):
     """Fields of `body` that are looked up again (field -> what), since they may be large."""
 
 
-class RepeatWindow(Stored):
+class RepeatWindow(Stored, frozen=True):
     """How many commands of a key were remembered. Table `lane.window`, key (family, key)."""
 
     latest: int = 0
 
 
-class Timer(Stored):
+class Timer(Stored, frozen=True):
     """A timer. Table `lane.timer`, key (due, family, key, name); found by name through `lane.timer_due`."""
 
     payload: Any = None
 
 
-class TimerDue(Stored):
+class TimerDue(Stored, frozen=True):
     """When the timer of a name is due. Table `lane.timer_due`, key (family, key, name)."""
 
     due: int
 
 
-class LaneProgress(Stored):
+class LaneProgress(Stored, frozen=True):
     """How far a lane is. Table `lane.progress`, key (): written in every transaction."""
 
     watermarks: dict[str, int] = {}
