@@ -152,8 +152,8 @@ def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) ->
         raise TopicLayoutError(
             f"Topics on {brokers} have unequal partition counts ({listed}).",
             "partition p of all of them belongs to lane p, so the counts must be equal: delete the wrong "
-            "topics and run `runlane topics apply`, or use another prefix; do not add partitions to a topic in "
-            "use, since keys would go to other lanes than those that hold their state",
+            "topics and run `runlane topics apply`, or use another prefix; do not add partitions to a topic "
+            "in use, since keys would go to other lanes than those that hold their state",
         )
     count = next(iter(by_count))
     if count != settings.partitions:
@@ -171,9 +171,9 @@ def delete(settings: Settings, *, patience_s: float = 30.0) -> list[str]:
     admin = _admin(brokers, settings)
     counts = _patiently(lambda: _partitions_by_topic(admin), brokers, patience_s)
     names = [name for spec in TOPICS.values() if (name := topic_name(spec, settings)) in counts]
-    for name, future in (
-        admin.delete_topics(names, operation_timeout=_REQUEST_PATIENCE_S).items() if names else ()
-    ):
+    if not names:
+        return []
+    for name, future in admin.delete_topics(names, operation_timeout=_REQUEST_PATIENCE_S).items():
         try:
             future.result()
         except KafkaException as error:

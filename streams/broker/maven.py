@@ -29,11 +29,8 @@ def configured_repositories(environment: Mapping[str, str] = os.environ) -> dict
 
 def _mirror_of_central(environment: Mapping[str, str]) -> str | None:
     files = [Path.home() / ".m2" / "settings.xml"]
-    files += [
-        Path(environment[name]) / "conf" / "settings.xml"
-        for name in ("MAVEN_HOME", "M2_HOME")
-        if name in environment
-    ]
+    homes = [environment[name] for name in ("MAVEN_HOME", "M2_HOME") if name in environment]
+    files += [Path(home) / "conf" / "settings.xml" for home in homes]
     for file in files:
         if not file.is_file():
             continue
@@ -44,10 +41,13 @@ def _mirror_of_central(environment: Mapping[str, str]) -> str | None:
         for mirror in root.iterfind("{*}mirrors/{*}mirror"):
             url = mirror.findtext("{*}url", "").strip()
             if url and _covers_central(mirror.findtext("{*}mirrorOf", "")):
-                return re.sub(
-                    r"\$\{env\.(\w+)\}", lambda found: environment.get(found.group(1), ""), url
-                ).rstrip("/")
+                return _interpolate(url, environment).rstrip("/")
     return None
+
+
+def _interpolate(text: str, environment: Mapping[str, str]) -> str:
+    """`${env.NAME}` replaced, as Maven does in its settings."""
+    return re.sub(r"\$\{env\.(\w+)\}", lambda found: environment.get(found.group(1), ""), text)
 
 
 def _covers_central(mirror_of: str) -> bool:

@@ -1,0 +1,121 @@
+"""How commands show results: tables and colours for people, JSON for machines.
+
+Results go to standard output; progress, warnings and errors to standard error, so that a pipe gets results
+only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from streams.user_errors import UserError
+
+
+_PIPE_WIDTH = 160
+
+
+class Output:
+    """Prints results in the form that was asked for."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        # A pipe has no width; 80 columns would fold tables for nothing.
+        self.console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+        self.messages = Console(stderr=True, highlight=False)
+
+    def result(self, data: Any, for_people: Callable[[], RenderableType]) -> None:
+        """Print one result: `data` as JSON, or what `for_people` makes of it."""
+        if self.as_json:
+            print_json(data, pretty=sys.stdout.isatty())
+        else:
+            self.console.print(for_people())
+
+    def item(self, data: Any, for_people: Callable[[], RenderableType]) -> None:
+        """Print one of many results as it comes: one JSON object per line, or a line for people."""
+        if self.as_json:
+            print_json(data)
+            sys.stdout.flush()
+        else:
+            self.console.print(for_people())
+
+    def step(self, message: str) -> None:
+        """Say what is being done."""
+        self.messages.print(f"[dim]{escape(message)} ...[/dim]")
+
+    def warn(self, message: str) -> None:
+        """Say what is not as it should be, though the command goes on."""
+        self.messages.print(f"[yellow]warning:[/yellow] {escape(message)}")
+
+    def error(self, error: UserError) -> None:
+        """Say why the command failed and what would be right."""
+        if self.as_json:
+            content = {"error": {"message": error.message, "hint": error.hint}}
+            print(orjson.dumps(content).decode(), file=sys.stderr)
+            return
+        self.messages.print(f"[bold red]error:[/bold red] {escape(error.message)}", soft_wrap=True)
+        if error.hint:
+            self.messages.print(f"[cyan]hint:[/cyan] {escape(error.hint)}", soft_wrap=True)
+
+
+def print_json(data: Any, *, pretty: bool = False) -> None:
+    """Print `data` (dataclasses, pydantic models and paths too) as JSON on standard output."""
+    options = orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if pretty else 0)
+    sys.stdout.write(orjson.dumps(data, default=_jsonable, option=options).decode())
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
+    """A table of text cells; a cell may hold rich markup, so escape what comes from outside."""
+    made = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*("" if cell is None else str(cell) for cell in row))
+    return made
+
+
+def facts(values: Mapping[str, object]) -> Table:
+    """Names and values beneath each other."""
+    made = Table(show_header=False, box=None, pad_edge=False)
+    made.add_column(style="bold")
+    made.add_column(overflow="fold")
+    for name, value in values.items():
+        made.add_row(name, "-" if value is None else str(value))
+    return made
+
+
+def duration(milliseconds: float) -> str:
+    """A duration in its largest whole unit: `7 d`, `24 h`, `15 min`, `3 s`, `250 ms`."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if milliseconds >= size and milliseconds % size == 0:
+            return f"{milliseconds // size:.0f} {unit}"
+    return f"{milliseconds:.0f} ms"
+
+
+def size(count: float) -> str:
+    """A number of bytes in binary units: `2 MiB`, `1.5 KiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} GiB"
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
