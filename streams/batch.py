@@ -23,7 +23,7 @@ from streams.lane_records import dead_letter_record, forwarded_record, reply_rec
 from streams.lane_tables import PROGRESS
 from streams.overlay import Overlay
 from streams.partitioner import partition_for
-from streams.ports import CommandRecord, OutRecord, StateChange, StateStore
+from streams.ports import CommandRecord, LaneLostError, OutRecord, StateChange, StateStore
 from streams.timers import DueTimer, TimerQueue
 
 MAX_OUTPUT_BYTES = 1024 * 1024 + 64 * 1024
@@ -61,6 +61,14 @@ class BatchCounts:
     timers: int = 0
     internal_errors: int = 0
     dead_letters: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: BatchCounts) -> None:
+        """Add the counts of another batch."""
+        for name, value in vars(other).items():
+            if isinstance(value, int):
+                setattr(self, name, getattr(self, name) + value)
+        for code, number in other.dead_letters.items():
+            self.dead_letters[code] = self.dead_letters.get(code, 0) + number
 
 
 class OutputTooLargeError(Exception):
@@ -150,6 +158,8 @@ class Batch:
         try:
             step()
             return
+        except LaneLostError:
+            raise
         except OutputTooLargeError as error:
             code, message, trace = ErrorCode.OUTPUT_TOO_LARGE, str(error), None
         except Exception as error:

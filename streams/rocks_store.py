@@ -18,7 +18,7 @@ from rocksdict import (
     WriteBufferManager,
 )
 
-from streams.ports import StateChange, StoreStamp
+from streams.ports import LaneLostError, StateChange, StoreStamp
 
 _STAMP = b"\0stamp"
 _MIB = 1024 * 1024
@@ -31,8 +31,15 @@ class RocksStore:
 
     def __init__(self, path: Path, options: Options) -> None:
         self._db = Rdict(str(path), options)
-        self.get = self._db.get
+        self._get = self._db.get
+
+    def get(self, key: bytes) -> bytes | None:
         """The value of a key, or None."""
+        try:
+            return self._get(key)  # type: ignore[no-any-return]
+        except Exception as error:
+            # A disk that fails must cost the lane, never the command that happened to read.
+            raise LaneLostError(f"the local store cannot be read: {error}") from error
 
     def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """All pairs whose key begins with `prefix`, in key order, from key `start` on."""
@@ -45,6 +52,10 @@ class RocksStore:
         while cursor.valid():
             yield cursor.key(), cursor.value()
             cursor.next()
+        try:
+            cursor.status()
+        except Exception as error:
+            raise LaneLostError(f"the local store cannot be read: {error}") from error
 
     def stamp(self) -> StoreStamp | None:
         """What the store stands for; None when it is new."""

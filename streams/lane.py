@@ -1,0 +1,308 @@
+"""A lane: everything that partition number p owns, and the transaction that makes a batch take effect (DESIGN 3).
+
+The steps are numbered as in the contract. A lane that is interrupted between any two of them is opened again,
+here or elsewhere, and goes on exactly once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from schemas.errors import ErrorCode
+from schemas.stored import LaneProgress
+from streams.batch import Batch, BatchCounts, LaneRules
+from streams.lane_tables import PROGRESS, TIMERS
+from streams.ports import (
+    CommandRecord,
+    LaneLog,
+    LaneLostError,
+    RecordsRefusedError,
+    StateStore,
+    StoreFactory,
+    StoreStamp,
+)
+from streams.timers import NEVER
+
+_log = logging.getLogger(__name__)
+
+_FAULT_WINDOW = 1000
+_MARKER_PATIENCE_S = 2.0
+_MARKER_POLL_S = 0.05
+
+
+class Step(Enum):
+    """The points between which a lane may be interrupted; see DESIGN 3."""
+
+    TAKEN = 1
+    DECIDED = 3
+    COMMITTED = 4
+    STORED = 5
+
+
+class LaneHaltedError(Exception):
+    """Too many commands of this lane hit internal errors; it stops instead of draining the topic."""
+
+
+@dataclass(frozen=True)
+class FaultLimits:
+    """When a lane halts: more than `share` of its last 1,000 commands, and at least `minimum`, hit bugs."""
+
+    share: float
+    minimum: int
+
+
+@dataclass(frozen=True)
+class RestoreProgress:
+    """How far a restore is, in changelog offsets, and how many records it has read."""
+
+    start: int
+    position: int
+    end: int
+    records: int
+
+
+class Lane:
+    """State and commit of one partition number. Thread-safe: `open`, `process` and `close` never overlap."""
+
+    def __init__(
+        self,
+        partition: int,
+        log: LaneLog,
+        stores: StoreFactory,
+        rules: LaneRules,
+        *,
+        faults: FaultLimits,
+        tombstones_kept_ms: int,
+        on_restore: Callable[[RestoreProgress], None] = lambda progress: None,
+        at_step: Callable[[Step], None] = lambda step: None,
+        wall_clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """`tombstones_kept_ms` is the changelog's `delete.retention.ms`; `at_step` is called between steps."""
+        self.partition = partition
+        self._log = log
+        self._stores = stores
+        self._rules = rules
+        self._faults = faults
+        self._tombstones_kept_ms = tombstones_kept_ms
+        self._on_restore = on_restore
+        self._at_step = at_step
+        self._wall_clock = wall_clock
+        self._lock = threading.Lock()
+        self._store: StateStore | None = None
+        self._changelog_id = ""
+        self._progress = LaneProgress()
+        self._recent_faults: deque[int] = deque(maxlen=_FAULT_WINDOW)
+        self._suspects = 0
+        self._poison: tuple[str, int] | None = None
+        self.next_due = NEVER
+        """No timer of the lane is due before this time."""
+
+    @property
+    def watermarks(self) -> dict[str, int]:
+        """Command topic -> offset of the last command whose effects are committed."""
+        return self._progress.watermarks
+
+    @property
+    def clock(self) -> int:
+        """The latest time that the lane has seen, in milliseconds since the epoch."""
+        return self._progress.clock
+
+    def watermark(self, topic: str) -> int:
+        """Offset of the topic's last command whose effects are committed; -1 when there is none."""
+        return self._progress.watermarks.get(topic, -1)
+
+    def open(self) -> None:
+        """Take the partition over and bring the local state up to the changelog's end.
+
+        Raises `LaneLostError` when that fails; it may be tried again.
+        """
+        with self._lock:
+            self._release()
+            self._log.fence()
+            self._heal()
+            self._changelog_id = self._log.changelog_id()
+            end = self._log.changelog_end()
+            store, position = self._usable_store(end)
+            self._store = store
+            self._restore(store, position, end)
+            self._load(store)
+
+    def process(self, commands: Sequence[CommandRecord], timers_until: int | None = None) -> BatchCounts:
+        """Apply commands in order, then fire timers due by `timers_until`; returns once all of it is committed.
+
+        Raises `LaneLostError` when the outcome is open: then the lane has to be opened again.
+        Raises `LaneHaltedError` before anything takes effect when too many commands hit internal errors.
+        """
+        with self._lock:
+            if self._suspects == 0:
+                return self._process(commands, timers_until)
+            counts = BatchCounts()
+            for command in commands:
+                counts.add(self._process_suspect(command))
+            if timers_until is not None:
+                counts.add(self._process((), timers_until))
+            return counts
+
+    def skip_expired(self, topic: str, first_kept: int) -> None:
+        """Go on at offset `first_kept`: retention deleted what lies between the watermark and it."""
+        with self._lock:
+            batch = self._batch()
+            batch.skip_expired(topic, self.watermark(topic) + 1, first_kept, self._wall_clock())
+            self._commit(batch)
+
+    def close(self) -> None:
+        """Release store and producers; what is not committed is dropped."""
+        with self._lock:
+            self._release()
+
+    def _batch(self) -> Batch:
+        if self._store is None:
+            raise LaneLostError("the lane is not open")
+        return Batch(self._rules, self.partition, self._store, self._progress, self.next_due)
+
+    def _process(self, commands: Sequence[CommandRecord], timers_until: int | None) -> BatchCounts:
+        batch = self._batch()
+        self._at_step(Step.TAKEN)
+        apply = batch.apply
+        for command in commands:
+            apply(command)
+        if timers_until is not None:
+            batch.fire_due(timers_until)
+        self._check_faults(batch.counts)
+        self._at_step(Step.DECIDED)
+        try:
+            self._commit(batch)
+        except RecordsRefusedError:
+            # One of them is poison: after the reopening they are committed one by one, to find it.
+            self._suspects = max(len(commands), 1)
+            raise
+        return batch.counts
+
+    def _process_suspect(self, command: CommandRecord) -> BatchCounts:
+        """Commit one command of a batch that the broker refused; the one that is refused again is dead-lettered."""
+        at = (command.topic, command.offset)
+        batch = self._batch()
+        if at == self._poison:
+            batch.refuse(command, ErrorCode.OUTPUT_TOO_LARGE, "the broker refused what the command would write")
+        else:
+            batch.apply(command)
+        try:
+            self._commit(batch)
+        except RecordsRefusedError:
+            self._poison = at
+            raise
+        self._poison = None
+        self._suspects = max(0, self._suspects - 1)
+        return batch.counts
+
+    def _commit(self, batch: Batch) -> None:
+        """Steps 4 and 5: one transaction, and only then the local store."""
+        if batch.is_empty:
+            self.next_due = batch.timers.next_due
+            return
+        if self._store is None:
+            raise LaneLostError("the lane is not open")
+        changes = batch.changes()
+        position = self._log.commit(changes, batch.outputs)
+        self._at_step(Step.COMMITTED)
+        self._store.write(changes, StoreStamp(self._changelog_id, position, self._wall_clock()))
+        self._progress = batch.progress()
+        self.next_due = batch.timers.next_due
+        self._at_step(Step.STORED)
+
+    def _check_faults(self, counts: BatchCounts) -> None:
+        recent = self._recent_faults
+        recent.extend([0] * (counts.applied + counts.refused + counts.repeated))
+        recent.extend([1] * counts.internal_errors)
+        faults = sum(recent)
+        if faults >= self._faults.minimum and faults > self._faults.share * len(recent):
+            recent.clear()
+            raise LaneHaltedError(
+                f"{faults} of the last commands of partition {self.partition} hit internal errors; "
+                "see their tracebacks in the dead letters, then restart the worker"
+            )
+
+    def _heal(self) -> None:
+        """A broker can lose transaction markers in a crash: end what hangs before anything is read."""
+        deadline = time.monotonic() + _MARKER_PATIENCE_S
+        while hung := self._log.hung_partitions():
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_MARKER_POLL_S)
+        if not hung:
+            return
+        _log.warning("lane %d: transaction markers are missing in %s; ending what hangs", self.partition, hung)
+        self._log.abort_hung(hung)
+        deadline = time.monotonic() + _MARKER_PATIENCE_S
+        while still := self._log.hung_partitions():
+            if time.monotonic() > deadline:
+                raise LaneLostError(
+                    f"the last stable offset of {still} stays behind the end: a transaction hangs on the broker"
+                )
+            time.sleep(_MARKER_POLL_S)
+        stuck = hung.get("state-changelog")
+        if stuck is not None:
+            self._drop_store_ahead_of(stuck)
+
+    def _drop_store_ahead_of(self, offset: int) -> None:
+        """The local store may hold what has now been aborted: acknowledged, but its markers were lost."""
+        store = self._stores.open(self.partition)
+        stamp = store.stamp()
+        store.close()
+        if stamp is not None and stamp.position > offset:
+            _log.warning("lane %d: the local store is ahead of the healed changelog; thrown away", self.partition)
+            self._stores.destroy(self.partition)
+
+    def _usable_store(self, end: int) -> tuple[StateStore, int]:
+        """The local store and its changelog position; one that cannot be trusted is made anew."""
+        try:
+            store = self._stores.open(self.partition)
+            stamp = store.stamp()
+        except LaneLostError:
+            raise
+        except Exception as error:
+            _log.warning("lane %d: the local store cannot be opened (%s); made anew", self.partition, error)
+            return self._new_store(), 0
+        if stamp is None:
+            return store, 0
+        age = self._wall_clock() - stamp.written_at
+        if stamp.changelog_id != self._changelog_id:
+            reason = "the topics were made anew"
+        elif stamp.position > end:
+            reason = f"its position {stamp.position} is past the changelog's end {end}"
+        elif age > self._tombstones_kept_ms // 2:
+            reason = f"it was last written {age // 1000} s ago, and compaction may have dropped deletions since"
+        else:
+            return store, stamp.position
+        _log.info("lane %d: the local store is not used: %s", self.partition, reason)
+        store.close()
+        return self._new_store(), 0
+
+    def _new_store(self) -> StateStore:
+        self._stores.destroy(self.partition)
+        return self._stores.open(self.partition)
+
+    def _restore(self, store: StateStore, start: int, end: int) -> None:
+        records = 0
+        for changes, position in self._log.read_changelog(start, end):
+            store.write(changes, StoreStamp(self._changelog_id, position, self._wall_clock()))
+            records += len(changes)
+            self._on_restore(RestoreProgress(start, position, end, records))
+
+    def _load(self, store: StateStore) -> None:
+        data = store.get(PROGRESS.key())
+        self._progress = PROGRESS.decode(data) if data else LaneProgress()
+        first = next(store.scan(TIMERS.prefix), None)
+        self.next_due = TIMERS.parts(first[0])[0] if first else NEVER
+
+    def _release(self) -> None:
+        self._log.close()
+        if self._store is not None:
+            self._store.close()
+            self._store = None
