@@ -1,0 +1,67 @@
+"""One worker for the whole contract suite, on a prefix of its own, and a bare client for it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from streams import topic_admin
+from streams.settings import Settings
+from tests.contract.bare_client import BareClient, key_in_partition, new_id
+from tests.worker_process import WorkerProcess
+
+PARTITIONS = 4
+
+StillServed = Callable[[int], None]
+
+
+@pytest.fixture(scope="session")
+def prefix(broker: str) -> Iterator[str]:
+    """The suite's prefix, with its topics."""
+    settings = Settings(brokers=broker, prefix=f"contract{uuid.uuid4().hex[:8]}", partitions=PARTITIONS)
+    topic_admin.apply(settings)
+    yield settings.prefix
+    topic_admin.delete(settings)
+
+
+@pytest.fixture(scope="session")
+def worker(broker: str, prefix: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
+    """The suite's worker, ready."""
+    with WorkerProcess(broker, prefix, tmp_path_factory.mktemp("worker"), partitions=PARTITIONS) as process:
+        yield process.start().wait_ready()
+
+
+@pytest.fixture(scope="session")
+def client(broker: str, prefix: str, worker: WorkerProcess) -> Iterator[BareClient]:
+    """A client for the suite's worker."""
+    client = BareClient(broker, prefix, PARTITIONS, reply_partition=1)
+    yield client
+    client.close()
+
+
+@pytest.fixture(autouse=True)
+def _worker_lives(worker: WorkerProcess) -> Iterator[None]:
+    """A worker that a test has ended is that test's failure, and no other's."""
+    if not worker.alive:
+        worker.start().wait_ready()
+    yield
+    assert worker.alive, worker.explain("this test ended the worker")
+
+
+@pytest.fixture
+def run_id() -> str:
+    """A run that nobody has named before."""
+    return new_id("run")
+
+
+@pytest.fixture
+def still_served(client: BareClient) -> StillServed:
+    """Check that the next command of a partition is applied."""
+
+    def check(partition: int) -> None:
+        run_id = key_in_partition(partition, client.partitions, "next")
+        assert client.append_log(run_id, "still served")["seq"] == 1
+
+    return check
