@@ -1,4 +1,4 @@
-"""The contract between a lane and a machine: what a machine is asked, what it may see, what it answers (DESIGN 4).
+"""The contract between a lane and a machine: what it is asked, what it may see, what it answers (DESIGN 4).
 
 A machine is pure. It reads the key's state through a `View`, and returns a `Decision`: nothing takes effect
 until the lane has accepted the whole of it. So the same commands and timers in the same order give the same
@@ -8,16 +8,14 @@ state, byte for byte.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from agents.tables import KeyPart, Table
-
 from schemas.errors import ErrorCode
 from schemas.replies import ReplyAddress
 
 R = TypeVar("R")
-
 
 
 class View(Protocol):
@@ -30,8 +28,7 @@ class View(Protocol):
         """All (key parts, record) whose key begins with `prefix`, in key order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request(Generic[R]):
+class Request(NamedTuple, Generic[R]):
     """One command to decide."""
 
     command: R
@@ -52,8 +49,10 @@ class FiredTimer:
     payload: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+_NOTHING: dict[str, str] = {}
+
+
+class Answer(NamedTuple):
     """What a client is told: `result` when `ok`, else `error` (with `code` and `message`).
 
     `by_reference` names fields of `body` that are not kept with a remembered answer but looked up again with
@@ -62,7 +61,7 @@ class Answer:
 
     ok: bool
     body: dict[str, Any]
-    by_reference: dict[str, str] = field(default_factory=dict)
+    by_reference: dict[str, str] = _NOTHING
 
 
 def refusal(code: ErrorCode, message: str, **more: Any) -> Answer:
@@ -79,7 +78,7 @@ class Change(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A record for an output topic (without prefix), keyed by the entity's id, in the lane's own partition."""
+    """A record for an output topic (without prefix), keyed by the entity's id, in the lane's partition."""
 
     topic: str
     key: str
@@ -111,7 +110,7 @@ class LateAnswer(NamedTuple):
 
 
 class Decision:
-    """All that a command or a timer does. Built by a machine, applied by the lane as a whole or not at all."""
+    """All that a command or a timer does: built by a machine, applied by the lane wholly or not at all."""
 
     __slots__ = ("answer", "changes", "forgets", "late_answers", "messages", "outputs", "timers")
 

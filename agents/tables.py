@@ -7,11 +7,9 @@ which share the first parts of their key lie side by side and can be scanned by 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar, Union
+from typing import Any, Generic, TypeVar
 
-import msgspec
-
-from schemas.stored import Stored
+from schemas.stored import Stored, encode_record, record_decoder
 
 R = TypeVar("R")
 S = TypeVar("S", bound=Stored)
@@ -19,7 +17,6 @@ S = TypeVar("S", bound=Stored)
 KeyPart = str | int
 
 _INT_BYTES = 8
-_encode_record = msgspec.json.Encoder().encode
 
 
 def encode_part(part: KeyPart) -> bytes:
@@ -54,7 +51,10 @@ class Table(Generic[R]):
 
     def key(self, *parts: KeyPart) -> bytes:
         """Bytes of a whole key, or of its first parts as the prefix of a scan."""
-        return self.prefix + b"".join(map(encode_part, parts))
+        data = self.prefix
+        for part in parts:
+            data += encode_part(part)
+        return data
 
     def parts(self, key: bytes) -> tuple[Any, ...]:
         """The parts of a whole key's bytes; the inverse of `key`."""
@@ -84,18 +84,9 @@ def record_table(
 ) -> Table[S]:
     """A table whose records are `record`s, stored as JSON with their schema version.
 
-    `upgrades`: for each older version's class, the function that makes a present record of one.
+    `upgrades`: see `schemas.stored.record_decoder`.
     """
-    if not upgrades:
-        return Table(name, key, _encode_record, msgspec.json.Decoder(record).decode)
-    any_version = msgspec.json.Decoder(Union[(record, *upgrades)])  # noqa: UP007 (the members are not known here)
-
-    def decode(data: bytes) -> S:
-        stored = any_version.decode(data)
-        upgrade = upgrades.get(type(stored))
-        return upgrade(stored) if upgrade is not None else stored
-
-    return Table(name, key, _encode_record, decode)
+    return Table(name, key, encode_record, record_decoder(record, upgrades))
 
 
 def raw_table(name: str, key: tuple[type[KeyPart], ...]) -> Table[bytes]:

@@ -52,7 +52,7 @@ class CommandSet:
         object.__setattr__(self, "by_type", by_type)
 
     def parse(self, body: dict[str, Any]) -> Command:
-        """The command that a decoded value stands for; its `type` is one of `by_type`. Raises `FieldError`."""
+        """The command that a decoded value stands for; its `type` is in `by_type`. Raises `FieldError`."""
         try:
             return self.adapter.validate_python(body)  # type: ignore[no-any-return]
         except ValidationError as error:

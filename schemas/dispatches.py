@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 
 
 class Dispatch(BaseModel):
-    """One attempt to execute a run. It may be delivered more than once: (runId, instanceId, attempt) names it.
+    """One attempt to execute a run; it may be delivered twice; (runId, instanceId, attempt) names it.
 
     Exactly one of `params` and `params_ref` is meant: `paramsRef` is left out when the parameters are inline.
     """

@@ -57,7 +57,8 @@ def read_envelope(
 ) -> Envelope:
     """The envelope of one record. Raises `EnvelopeError`.
 
-    Checked in this order: size, key, JSON, `type`, `commandId`, the entity's id against the key, reply address.
+    Checked in this order: size, key, JSON, `type`, `commandId`, the entity's id against the key, reply
+    address.
     """
     reply_to: ReplyAddress | None = None
     wrong_address = ""

@@ -96,7 +96,9 @@ ERRORS: dict[ErrorCode, ErrorInfo] = {
         ("reply",),
     ),
     ErrorCode.RUN_NOT_ENDED: ErrorInfo(
-        "Only a run that has ended can be finished.", "End it with `terminal.set` or `run.cancel`.", ("reply",)
+        "Only a run that has ended can be finished.",
+        "End it with `terminal.set` or `run.cancel`.",
+        ("reply",),
     ),
     ErrorCode.ATTEMPT_SUPERSEDED: ErrorInfo(
         "The command comes from an executor instance or attempt that is not the run's current one.",

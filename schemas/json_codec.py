@@ -1,4 +1,4 @@
-"""JSON as the wire contract defines it (spec wire 1): RFC 8259, UTF-8, nothing that only Python would read."""
+"""JSON as the wire contract defines it (spec wire 1): RFC 8259, UTF-8, nothing that only Python reads."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def decode(data: bytes) -> Any:
 
 
 def embed(data: bytes) -> Any:
-    """A value that `encode` writes as exactly these bytes; they must be JSON. Spares decoding what is passed on."""
+    """A value that `encode` writes as exactly these bytes, which must be JSON: spares decoding them."""
     return orjson.Fragment(data)
 
 
 def same_value(left: Any, right: Any) -> bool:
-    """Whether two decoded JSON values are equal: numbers by value (1 is 1.0), `true` is not 1, names in any order."""
+    """Whether decoded JSON values are equal: 1 is 1.0, `true` is not 1, the order of names does not count."""
     if isinstance(left, dict):
         return (
             isinstance(right, dict)

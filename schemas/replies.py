@@ -1,4 +1,4 @@
-"""Replies: the answer to one command, on the reply partition that its headers name (DESIGN 2, wire 1 and 3)."""
+"""Replies: the answer to one command, on the partition that its headers name (DESIGN 2, wire 1 and 3)."""
 
 from __future__ import annotations
 

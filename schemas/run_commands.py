@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, StringConstraints, TypeAdapter, model_validator
 
+from schemas import topics
 from schemas.commands import Command, CommandSet
 from schemas.errors import ErrorCode
 from schemas.events import EventInput, TerminalStatus
@@ -118,9 +119,8 @@ AnyRunCommand = Annotated[
 ]
 
 RUN_COMMANDS = CommandSet(
-    topic="run-commands",
-    id_field="runId",
+    topic=topics.RUN_COMMANDS.name,
+    id_field=topics.RUN_COMMANDS.id_field or "",
     models=(RunSubmit, RunStatus, RunCancel, RunFinish, EventsAppend, EventsList, TerminalSet, TerminalGet),
     adapter=TypeAdapter(AnyRunCommand),
 )
-

@@ -1,9 +1,9 @@
 """What a lane stores, record by record, in RocksDB and in the changelog.
 
-Every record is a JSON object that begins with its schema version `v`. Fields that hold their default are left
-out, so a new field with a default needs no new version. When the meaning of a record changes, the class gets the
-next number (`class RunHead(Stored, frozen=True, tag=2)`), the old class stays under another name, and its table is declared
-with how to upgrade it (`agents.tables.record_table`): a reader accepts every version that was ever written.
+Every record is a JSON object that begins with its schema version `v`. Fields that hold their default are
+left out, so a new field with a default needs no new version. When the meaning of a record changes, its class
+gets the next number (`class RunHead(Stored, frozen=True, tag=2)`), the old class stays under another name,
+and its table is declared with how to upgrade it: a reader accepts every version that was ever written.
 
 msgspec and not pydantic, because these records are read and written with every command: reading, changing and
 writing a run's head takes 0.7 us instead of 5.8.
@@ -11,13 +11,43 @@ writing a run's head takes 0.7 us instead of 5.8.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, Union
 
 import msgspec
+import msgspec.structs
+
+replace = msgspec.structs.replace
+"""`replace(record, field=value)`: a copy of a record with some fields changed."""
+
+encode_record = msgspec.json.Encoder().encode
+"""The bytes of a record."""
 
 
 class Stored(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag=1):
-    """Base of the stored records: immutable (change one with `msgspec.structs.replace`), short stable names."""
+    """Base of the stored records. They are immutable; the names of their fields are stable."""
+
+
+S = TypeVar("S", bound=Stored)
+
+
+def record_decoder(
+    record: type[S], upgrades: Mapping[type[Stored], Callable[[Any], S]] | None = None
+) -> Callable[[bytes], S]:
+    """The function that reads the bytes of a record.
+
+    `upgrades`: for each older version's class, the function that makes a present record of one.
+    """
+    if not upgrades:
+        return msgspec.json.Decoder(record).decode
+    decode_any = msgspec.json.Decoder(Union[(record, *upgrades)]).decode
+
+    def decode(data: bytes) -> S:
+        stored = decode_any(data)
+        upgrade = upgrades.get(type(stored))
+        return upgrade(stored) if upgrade is not None else stored
+
+    return decode
 
 
 class RunHead(Stored, frozen=True):
@@ -59,7 +89,7 @@ class RunWait(Stored, frozen=True):
 
 
 class Remembered(Stored, frozen=True):
-    """The answer to a command, for when it comes again. Table `lane.answer`, key (family, key, command id)."""
+    """The answer to a command, in case it comes again. Table `lane.answer`, key (family, key, command id)."""
 
     number: int
     """Position among the remembered commands of the key, from 1."""

@@ -1,0 +1,102 @@
+"""A run's events: `events.append` and `events.list` (spec coordinator 1, wire 2 to 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.machine import Decision, Request, View
+from agents.run.refusals import attempt_superseded, is_superseded, run_ended
+from agents.run.results import MAX_KEPT_EVENTS, events_result, first_kept
+from agents.run.tables import EVENTS, HEADS, UNKNOWN_RUN
+from agents.run.waits import answer_waits, wait_for_event
+from schemas.events import LogEventInput, ProgressEventInput, StatusEventInput
+from schemas.json_codec import embed, encode
+from schemas.run_commands import EventsAppend, EventsList
+from schemas.stored import RunHead, replace
+from schemas.topics import RUN_EVENTS
+
+MAX_LISTED_BYTES = 768 * 1024
+"""Of the events in one answer."""
+
+_TOPIC = RUN_EVENTS.name
+
+
+def append(request: Request[EventsAppend], view: View) -> Decision:
+    """`events.append`: one event more; an unknown run becomes a running one."""
+    run_id, command = request.key, request.command
+    head = view.get(HEADS, run_id) or UNKNOWN_RUN
+    if head.ended_at is not None:
+        return run_ended(run_id, head, view)
+    if is_superseded(head, command):
+        return attempt_superseded(head)
+    event = command.event
+    seq = head.latest_seq + 1
+    ts = request.now if event.ts is None else event.ts
+    value = encode(
+        {
+            "seq": seq,
+            "runId": run_id,
+            "type": event.type,
+            "ts": ts,
+            **_own_fields(event),
+            "commandId": command.command_id,
+        }
+    )
+    decision = Decision()
+    store_event(decision, run_id, seq, value)
+    head = replace(head, status="running", latest_seq=seq)
+    if head.waits:
+        head = answer_waits(decision, view, run_id, head, value)
+    decision.put(HEADS, (run_id,), head)
+    return decision.succeed({"seq": seq, "ts": ts})
+
+
+def list_events(request: Request[EventsList], view: View) -> Decision:
+    """`events.list`: the kept events after `afterSeq`; when there are none yet, wait for one."""
+    run_id, command = request.key, request.command
+    head = view.get(HEADS, run_id) or UNKNOWN_RUN
+    if command.timeout_ms > 0 and command.after_seq >= head.latest_seq and head.ended_at is None:
+        return wait_for_event(request, head)
+    return Decision().succeed(_read_events(view, run_id, head, command.after_seq, command.limit))
+
+
+def store_event(decision: Decision, run_id: str, seq: int, value: bytes) -> None:
+    """Keep and emit an event's JSON under the run's next `seq`; the oldest kept one gives way."""
+    decision.put(EVENTS, (run_id, seq), value)
+    if seq > MAX_KEPT_EVENTS:
+        decision.delete(EVENTS, (run_id, seq - MAX_KEPT_EVENTS))
+    decision.emit(_TOPIC, run_id, value)
+
+
+def _own_fields(event: StatusEventInput | LogEventInput | ProgressEventInput) -> dict[str, Any]:
+    if isinstance(event, LogEventInput):
+        return {"line": event.line}
+    logs = event.logs
+    if logs is not None:
+        logs = [line for line in logs if isinstance(line, str)]
+    if isinstance(event, StatusEventInput):
+        return {"status": event.status} if logs is None else {"status": event.status, "logs": logs}
+    return {
+        "status": event.status,
+        "logs": logs,
+        "activeNodeId": event.active_node_id,
+        "activeArtifactTableNamespace": event.active_artifact_table_namespace,
+        "updatedAt": event.updated_at,
+    }
+
+
+def _read_events(view: View, run_id: str, head: RunHead, after_seq: int, limit: int) -> dict[str, Any]:
+    events: list[Any] = []
+    if head.evicted:
+        return events_result(head, events)
+    first = max(after_seq + 1, first_kept(head.latest_seq))
+    size = 0
+    for seq in range(first, min(first + limit, head.latest_seq + 1)):
+        value = view.get(EVENTS, run_id, seq)
+        if value is None:
+            raise LookupError(f"event {seq} is missing, though the run's latest is {head.latest_seq}")
+        size += len(value)
+        if events and size > MAX_LISTED_BYTES:
+            break
+        events.append(embed(value))
+    return events_result(head, events, more=first + len(events) <= head.latest_seq)
