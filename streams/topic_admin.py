@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, ResourceType
 from tenacity import RetryError, Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from schemas.topics import LANE_TOPICS, TOPICS, TopicSpec
+from schemas.topics import LANE_TOPICS, STATE_CHANGELOG, TOPICS, TopicSpec
 from streams.broker.local_broker import resolve_brokers
 from streams.settings import Settings
 from streams.user_errors import UserError
@@ -34,6 +34,8 @@ _PASSING_ERRORS = {
     KafkaError.NOT_CONTROLLER,
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.INVALID_REPLICATION_FACTOR,
+    # A topic that was just made shows on the brokers one after another.
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
 
 T = TypeVar("T")
@@ -96,7 +98,7 @@ def apply(settings: Settings, *, patience_s: float = 30.0) -> TopicReport:
     """
     brokers = resolve_brokers(settings)
     admin = _admin(brokers, settings)
-    before = _patiently(lambda: _partitions_by_topic(admin), brokers, patience_s)
+    before = _patiently(lambda: _partitions_by_topic(admin, patience_s), brokers, patience_s)
     missing = [spec for spec in TOPICS.values() if topic_name(spec, settings) not in before]
     created = []
     if missing:
@@ -111,7 +113,7 @@ def check(settings: Settings, *, patience_s: float = 30.0) -> TopicReport:
     """Compare all topics with their descriptions; changes nothing. Raises `UserError` as `apply` does."""
     brokers = resolve_brokers(settings)
     admin = _admin(brokers, settings)
-    counts = _patiently(lambda: _partitions_by_topic(admin), brokers, patience_s)
+    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), brokers, patience_s)
     present = [spec for spec in TOPICS.values() if topic_name(spec, settings) in counts]
     drift = [
         Drift(topic_name(spec, settings), "missing", None, str(partition_count(spec, settings)), "0")
@@ -138,7 +140,7 @@ def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) ->
     """
     brokers = resolve_brokers(settings)
     admin = _admin(brokers, settings)
-    counts = _patiently(lambda: _partitions_by_topic(admin), brokers, patience_s)
+    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), brokers, patience_s)
     names = [topic_name(spec, settings) for spec in LANE_TOPICS]
     if missing := [name for name in names if name not in counts]:
         raise TopicLayoutError(
@@ -165,11 +167,40 @@ def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) ->
     return count
 
 
+@dataclass(frozen=True)
+class TopicLayout:
+    """What a worker needs to know of the topics on the broker."""
+
+    partitions: int
+    """Of every lane topic."""
+    deletions_kept_ms: int
+    """`delete.retention.ms` of the changelog, as it is in force."""
+
+
+def require_usable(settings: Settings, *, patience_s: float = 30.0) -> TopicLayout:
+    """What a worker works with; raises `TopicLayoutError` when it cannot work with the topics as they are."""
+    partitions = require_equal_partitions(settings, patience_s=patience_s)
+    brokers = resolve_brokers(settings)
+    admin = _admin(brokers, settings)
+    command_topics = [topic_name(spec, settings) for spec in TOPICS.values() if spec.family == "commands"]
+    changelog = topic_name(STATE_CHANGELOG, settings)
+    configs = _patiently(lambda: _configs(admin, [*command_topics, changelog]), brokers, patience_s)
+    client_timed = [
+        name for name in command_topics if configs[name]["message.timestamp.type"][0] != "LogAppendTime"
+    ]
+    if client_timed:
+        raise TopicLayoutError(
+            f"These topics take the time of a command from its client: {', '.join(client_timed)}.",
+            "set message.timestamp.type=LogAppendTime on them: one wrong clock would fire every timer",
+        )
+    return TopicLayout(partitions, int(configs[changelog]["delete.retention.ms"][0]))
+
+
 def delete(settings: Settings, *, patience_s: float = 30.0) -> list[str]:
     """Delete every topic of this prefix that exists, with all its records; returns their names."""
     brokers = resolve_brokers(settings)
     admin = _admin(brokers, settings)
-    counts = _patiently(lambda: _partitions_by_topic(admin), brokers, patience_s)
+    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), brokers, patience_s)
     names = [name for spec in TOPICS.values() if (name := topic_name(spec, settings)) in counts]
     if not names:
         return []
@@ -208,8 +239,8 @@ def _patiently(work: Callable[[], T], brokers: str, patience_s: float) -> T:
         raise UserError(f"The broker at {brokers} refused: {error.args[0].str()}.") from error
 
 
-def _partitions_by_topic(admin: AdminClient) -> dict[str, int]:
-    metadata = admin.list_topics(timeout=_REQUEST_PATIENCE_S)
+def _partitions_by_topic(admin: AdminClient, patience_s: float) -> dict[str, int]:
+    metadata = admin.list_topics(timeout=min(patience_s, _REQUEST_PATIENCE_S))
     return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
 

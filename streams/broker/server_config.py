@@ -103,6 +103,9 @@ def write_properties(folder: Path, identity: NodeIdentity) -> Path:
         "group.initial.rebalance.delay.ms": 0,
         # A client's open transaction holds up its readers for at most this long.
         "transaction.max.timeout.ms": 60000,
+        # A broker that was killed cannot register again before its old session is over (9 s by default).
+        "broker.session.timeout.ms": 4000,
+        "broker.heartbeat.interval.ms": 500,
         "log.cleaner.dedupe.buffer.size": 16777216,
     }
     file = folder / "server.properties"

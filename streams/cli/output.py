@@ -19,7 +19,6 @@ from rich.table import Table
 
 from streams.user_errors import UserError
 
-
 _PIPE_WIDTH = 160
 
 
