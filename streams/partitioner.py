@@ -1,6 +1,6 @@
 """Which partition a key belongs to: murmur2, as Kafka's Java clients compute it (DESIGN 2, wire 1 "Routing").
 
-librdkafka's own default differs; its `partitioner=murmur2_random` is this one for every key that is not empty.
+librdkafka's own default differs; its `partitioner=murmur2_random` is this one for every key of ours.
 """
 
 from __future__ import annotations

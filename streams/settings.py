@@ -104,6 +104,14 @@ class Settings(BaseSettings):
         description="A partition that stands still this long while its end moves on raises an alarm.",
     )
 
+    command_timeout_s: float = Field(
+        30.0, gt=0, description="How long a client waits for the answer to a command, unless a call says else."
+    )
+    executor_group: str = Field(
+        "executors", min_length=1, description="Consumer group of executors; executors of one group share the runs."
+    )
+    executor_concurrency: int = Field(10, ge=1, description="Runs that one executor executes at once.")
+
     block_cache_mb: int = Field(64, ge=1, description="RocksDB block cache of the whole worker, in MiB.")
     write_buffer_mb: int = Field(64, ge=1, description="RocksDB write buffers of the whole worker, in MiB.")
 

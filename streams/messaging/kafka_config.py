@@ -1,0 +1,61 @@
+"""Configuration of the native Kafka clients that clients, observers and executors use."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from streams.broker.local_broker import resolve_brokers
+from streams.settings import Settings
+
+FETCH_WAIT_MS = 50
+"""How long the broker may hold an empty fetch; a record that arrives meanwhile is sent at once."""
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""Largest record that a client sends or takes (spec wire 2)."""
+
+_log = logging.getLogger("runlane.kafka")
+
+
+def _connection(settings: Settings) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": resolve_brokers(settings),
+        "client.id": settings.client_id,
+        # A broker that comes back is found within a second, not after the default's ten.
+        "reconnect.backoff.max.ms": 1000,
+        "socket.keepalive.enable": True,
+        "socket.nagle.disable": True,
+        "log.connection.close": False,
+        "logger": _log,
+    }
+
+
+def producer_config(settings: Settings, delivery_timeout_s: float | None) -> dict[str, Any]:
+    """A producer of commands; `delivery_timeout_s` None: a record waits for the broker for ever."""
+    return {
+        **_connection(settings),
+        "partitioner": "murmur2_random",
+        "enable.idempotence": True,
+        "acks": "all",
+        "message.max.bytes": MAX_MESSAGE_BYTES,
+        "message.timeout.ms": 0 if delivery_timeout_s is None else int(delivery_timeout_s * 1000),
+        # A lone command leaves at once; under load batches form by themselves.
+        "linger.ms": 0,
+    }
+
+
+def reader_config(settings: Settings) -> dict[str, Any]:
+    """A consumer of committed records that assigns its partitions itself; its group is never joined."""
+    return {
+        **_connection(settings),
+        "group.id": settings.name("readers"),
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": FETCH_WAIT_MS,
+        "fetch.message.max.bytes": 1024 * 1024,
+        "fetch.max.bytes": 2 * MAX_MESSAGE_BYTES,
+        "receive.message.max.bytes": 2 * MAX_MESSAGE_BYTES + 1024,
+        "queued.max.messages.kbytes": 32 * 1024,
+    }
