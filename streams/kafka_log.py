@@ -114,11 +114,14 @@ class KafkaLaneLog:
     def changelog_id(self) -> str:
         """Id of the changelog topic."""
         topics = TopicCollection([self._changelog])
-        described = self._patiently(
-            "describe the changelog",
-            lambda: self._admin().describe_topics(topics, request_timeout=_CALL_S)[self._changelog].result(),
-        )
-        return str(described.topic_id)
+
+        def ask() -> str:
+            admin = self._admin()
+            described = admin.describe_topics(topics, request_timeout=_CALL_S)[self._changelog].result()
+            return str(described.topic_id)
+
+        found: str = self._patiently("describe the changelog", ask)
+        return found
 
     def changelog_end(self) -> int:
         """End offset of the lane's changelog partition, open transactions included."""
@@ -297,7 +300,9 @@ class KafkaLaneLog:
         full = {self._names[topic]: topic for topic in topics}
 
         def ask() -> dict[str, int]:
-            futures = self._admin().list_offsets(wanted, isolation_level=isolation, request_timeout=_CALL_S)
+            # Held until all is answered: a client that is collected leaves its futures waiting for ever.
+            admin = self._admin()
+            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_CALL_S)
             return {full[at.topic]: future.result().offset for at, future in futures.items()}
 
         found: dict[str, int] = self._patiently("list offsets", ask)

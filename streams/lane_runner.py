@@ -157,6 +157,7 @@ class LaneRunner:
                 pause = _FIRST_PAUSE_S
                 self._timers_from = time.monotonic() + _TIMER_GRACE_S
                 self._set_state(LaneState.SERVING)
+                _log.info("lane %d serves", self.partition)
                 await self._serve()
             except LaneHaltedError as error:
                 self._is_open = False
@@ -190,7 +191,15 @@ class LaneRunner:
         if self._opening is None or self._opening.done():
             # An opening that an earlier assignment began is taken up, not begun a second time.
             self._opening = self._in_thread(self._open_threads, self.lane.open)
-        await asyncio.shield(self._opening)
+        while not self._opening.done():
+            self._wake.clear()
+            if self._stopping:
+                # It cannot be interrupted; the revocation must not wait for it.
+                return
+            woken = asyncio.ensure_future(self._wake.wait())
+            await asyncio.wait({self._opening, woken}, return_when=asyncio.FIRST_COMPLETED)
+            woken.cancel()
+        self._opening.result()
         self._is_open = True
 
     async def _seek(self, topics: set[str]) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from streams.cli import broker_commands, settings_commands, topics_commands
+from streams.cli import broker_commands, settings_commands, topics_commands, worker_commands
 from streams.cli.session import Session, session_of
 from streams.user_errors import UserError
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.add_typer(broker_commands.app, name="broker")
 app.add_typer(topics_commands.app, name="topics")
 app.add_typer(settings_commands.app)
+app.add_typer(worker_commands.app)
 
 _SWITCHES = {"--json", "--debug"}
 _OPTIONS = {"--brokers", "--prefix", "--config"}

@@ -1,0 +1,64 @@
+"""A worker process: checks what it needs, takes its data folder, and runs until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from contextlib import closing
+
+from filelock import FileLock, Timeout
+
+from agents import wiring
+from streams import topic_admin
+from streams.broker.local_broker import resolve_brokers
+from streams.faust_adapter import LaneWorker, check_versions
+from streams.settings import Settings
+from streams.user_errors import UserError
+from streams.worker_app import WorkerApp
+
+
+def run(settings: Settings) -> None:
+    """Run a worker until SIGTERM or SIGINT; then hand over and exit the process with 0.
+
+    Raises `UserError` when it cannot start: wrong versions, unusable topics, a data folder or port in use.
+    """
+    check_versions()
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(settings.data_dir / "worker.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"Another worker uses the data folder {settings.data_dir}.",
+            "give each worker its own folder, by RUNLANE_DATA_DIR or --data-dir",
+        ) from None
+    _require_free_port(settings)
+    layout = topic_admin.require_usable(settings)
+    worker = WorkerApp(settings, resolve_brokers(settings), layout)
+    wiring.declare_all(worker)
+    if settings.log_level != "debug":
+        _quiet_libraries()
+    LaneWorker(
+        worker.faust, loglevel=settings.log_level, quiet=True, redirect_stdouts=False
+    ).execute_from_commandline()
+
+
+def _require_free_port(settings: Settings) -> None:
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.web_host, settings.web_port))
+        except OSError as error:
+            raise UserError(
+                f"The health server cannot listen on {settings.web_host}:{settings.web_port}: {error.strerror}.",
+                "choose another port by RUNLANE_WEB_PORT or --web-port",
+            ) from error
+
+
+def _quiet_libraries() -> None:
+    # Faust reports the start and stop of each of its services.
+    for name in ("mode", "faust"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # A broker that is away makes these repeat themselves several times a second; health and lanes say it once.
+    for name in ("aiokafka", "streams.kafka_log"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
