@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -15,6 +16,18 @@ from tests.worker_process import WorkerProcess
 PARTITIONS = 4
 
 StillServed = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A submitted run that failed with the error `the end`, and whose eviction was asked for."""
+
+    run_id: str
+    submit_id: str
+    end_id: str
+    latest_seq: int
+    evicts_at: int
+    """In milliseconds since the epoch."""
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +52,19 @@ def client(broker: str, prefix: str, worker: WorkerProcess) -> Iterator[BareClie
     client = BareClient(broker, prefix, PARTITIONS, reply_partition=1)
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def finished_run(client: BareClient) -> FinishedRun:
+    """Finished when the suite starts, so that its eviction need not be waited for in full."""
+    run_id, submit_id, end_id = new_id("finished"), new_id(), new_id()
+    client.result("run.submit", run_id, command_id=submit_id, name="x")
+    client.append_log(run_id, "x")
+    client.append_log(run_id, "y")
+    end = {"status": "failed", "error": "the end", "result": {"rows": "x" * 5000}}
+    client.result("terminal.set", run_id, command_id=end_id, **end)
+    finish = client.result("run.finish", run_id)
+    return FinishedRun(run_id, submit_id, end_id, latest_seq=4, evicts_at=finish["evictsAt"])
 
 
 @pytest.fixture(autouse=True)

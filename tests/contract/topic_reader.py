@@ -105,7 +105,7 @@ class TopicReader:
         count: int = 1,
         patience_s: float = _PATIENCE_S,
     ) -> list[Record]:
-        """Wait until `count` records (or more) match; returns all that do, or fails and says `what` is missing."""
+        """Wait until `count` records (or more) match; returns all that do. Fails with `what` is missing."""
         deadline = time.monotonic() + patience_s
         found: list[Record] = []
         looked_at = 0
