@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from schemas.json_codec import InvalidJsonError, decode
 from schemas.replies import Reply
+from streams.messaging.patience import patiently
 
 _POLL_S = 0.1
 _log = logging.getLogger(__name__)
@@ -46,12 +47,17 @@ class ReplyInbox:
     def start(self, timeout_s: float) -> None:
         """Take the position (blocking): replies to commands sent after this call are seen, without exception.
 
-        Raises `KafkaException` when the broker does not answer in time.
+        Raises `UserError` when the broker does not answer in time.
         """
         self._consumer = Consumer(self._config)
         # An explicit offset: "the end" would be looked up later, perhaps after the first reply.
-        _, end = self._consumer.get_watermark_offsets(TopicPartition(self.topic, self.partition), timeout_s)
-        self._consumer.assign([TopicPartition(self.topic, self.partition, end)])
+        place = TopicPartition(self.topic, self.partition)
+        _, place.offset = patiently(
+            lambda: self._consumer.get_watermark_offsets(place, timeout_s),
+            f"the end of {self.topic}[{self.partition}]",
+            timeout_s,
+        )
+        self._consumer.assign([place])
         self._thread.start()
 
     def close(self) -> None:

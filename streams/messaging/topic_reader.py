@@ -11,6 +11,7 @@ from typing import Any, Literal
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from streams.messaging.kafka_config import reader_config
+from streams.messaging.patience import patiently
 from streams.settings import Settings
 
 Start = Literal["beginning", "end"] | int
@@ -103,14 +104,23 @@ class TopicReader:
         self._consumer.assign(places)
 
     def _end(self, place: Any) -> int:
-        _, end = self._consumer.get_watermark_offsets(place, self._settings.command_timeout_s)
+        patience_s = self._settings.command_timeout_s
+        _, end = patiently(
+            lambda: self._consumer.get_watermark_offsets(place, patience_s),
+            f"the end of {place.topic}[{place.partition}]",
+            patience_s,
+        )
         return int(end)
 
     def _move_to_time(self, places: list[Any], start_ms: int) -> None:
+        patience_s = self._settings.command_timeout_s
         asked = [TopicPartition(place.topic, place.partition, start_ms) for place in places]
-        for place, found in zip(
-            places, self._consumer.offsets_for_times(asked, self._settings.command_timeout_s), strict=True
-        ):
+        answers = patiently(
+            lambda: self._consumer.offsets_for_times(asked, patience_s),
+            f"the place of a time in {self.topic}",
+            patience_s,
+        )
+        for place, found in zip(places, answers, strict=True):
             if found.offset >= 0:
                 place.offset = min(place.offset, found.offset)
 
