@@ -36,6 +36,7 @@ _CLIENT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 _CALL_S = 10.0
 _COMMIT_CALL_S = 5.0
 _RESTORE_CHUNK = 5000
+_CLIENT_QUEUE_RECORDS = 500_000
 _STABLE_OFFSET_PATIENCE_S = 30.0
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -47,11 +48,18 @@ _REFUSED = {
     KafkaError.POLICY_VIOLATION,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 }
-_PASSING_WHILE_READING = {
+_PASSING = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
+    # Leaders move, and a topic that was just made has none yet.
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
 }
 
 EXCLUSIVE_OUTPUTS = tuple(name for name, spec in TOPICS.items() if spec.exclusive)
@@ -166,7 +174,7 @@ class KafkaLaneLog:
                     elif error.code() == KafkaError._PARTITION_EOF:
                         # Where the next read starts: behind trailing markers, up to the stable offset.
                         position = max(position, message.offset())
-                    elif error.code() not in _PASSING_WHILE_READING and not error.retriable():
+                    elif error.code() not in _PASSING and not error.retriable():
                         raise _lost("read the changelog", KafkaException(error))
                 if position != before:
                     moved_at = time.monotonic()
@@ -224,7 +232,6 @@ class KafkaLaneLog:
             producer.purge()
         self._ring = []
 
-
     def _enqueue(
         self,
         producer: Producer,
@@ -279,7 +286,7 @@ class KafkaLaneLog:
                 "linger.ms": 0,
                 "compression.type": "lz4",
                 "message.max.bytes": _CLIENT_MAX_MESSAGE_BYTES,
-                "queue.buffering.max.messages": 500_000,
+                "queue.buffering.max.messages": _CLIENT_QUEUE_RECORDS,
                 "reconnect.backoff.max.ms": 500,
                 "logger": _log,
             }
@@ -318,7 +325,7 @@ class KafkaLaneLog:
                 return call()
             except KafkaException as error:
                 cause = error.args[0]
-                passing = cause.retriable() or cause.code() in _PASSING_WHILE_READING
+                passing = cause.retriable() or cause.code() in _PASSING
                 if not passing or cause.fatal() or self._stopping():
                     raise _lost(what, error) from error
                 time.sleep(pause)

@@ -90,10 +90,16 @@ class RocksStores:
         self._lane_buffer = max(1, write_buffer_mb // max(1, lanes) // 2) * _MIB
 
     def open(self, partition: int) -> RocksStore:
-        """The lane's store, made when it is not there."""
+        """The lane's store, made when it is not there. One that is broken raises what RocksDB says."""
         path = self._path(partition)
         path.parent.mkdir(parents=True, exist_ok=True)
-        return RocksStore(path, self._options())
+        try:
+            return RocksStore(path, self._options())
+        except Exception as error:
+            if "lock" in str(error).lower():
+                # In use, not broken: whoever holds it is about to let go.
+                raise LaneLostError(f"the local store is in use: {error}") from error
+            raise
 
     def destroy(self, partition: int) -> None:
         """Throw the lane's store away; it must be closed."""

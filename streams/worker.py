@@ -57,7 +57,7 @@ def _require_free_port(settings: Settings) -> None:
 
 def _quiet_libraries() -> None:
     # Faust reports the start and stop of each of its services.
-    for name in ("mode", "faust"):
+    for name in ("mode", "faust", "streams.faust_adapter"):
         logging.getLogger(name).setLevel(logging.WARNING)
     # A broker that is away makes these repeat themselves several times a second; health and lanes say it once.
     for name in ("aiokafka", "streams.kafka_log"):

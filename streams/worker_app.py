@@ -9,16 +9,12 @@ from typing import Any
 from faust.types.tuples import TP
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from agents.families import FAMILIES
 from schemas.topics import TopicSpec
-from streams.batch import LaneRules
 from streams.faust_adapter import LaneApp, LaneConsumer
-from streams.kafka_log import KafkaLaneLog, KafkaLogConfig
-from streams.lane import FaultLimits, Lane, RestoreProgress
+from streams.lane_factory import LaneFactory
 from streams.lane_host import LaneHost
 from streams.lane_runner import BatchLimits
 from streams.metrics import Metrics
-from streams.rocks_store import RocksStores
 from streams.settings import Settings
 from streams.topic_admin import TopicLayout
 
@@ -36,26 +32,10 @@ class WorkerApp:
         """`layout` is what `topic_admin.require_usable` found."""
         self._settings = settings
         self._layout = layout
-        self._topics = tuple(family.commands.topic for family in FAMILIES)
-        self._state_folder = settings.data_dir / (settings.prefix or "default")
-        self._state_folder.mkdir(parents=True, exist_ok=True)
-        self._log_config = KafkaLogConfig(
-            brokers, settings.client_id, settings.name, settings.transaction_timeout_ms
-        )
-        self._rules = LaneRules(
-            families={family.commands.topic: family for family in FAMILIES},
-            partitions=layout.partitions,
-            max_command_bytes=settings.max_command_bytes,
-            repeat_limit=settings.repeat_window_commands,
-            repeat_ms=settings.repeat_window_ms,
-            full_name=settings.name,
-        )
-        self._stores = RocksStores(
-            self._state_folder / "state",
-            block_cache_mb=settings.block_cache_mb,
-            write_buffer_mb=settings.write_buffer_mb,
-            lanes=layout.partitions,
-        )
+        self._factory = LaneFactory(settings, brokers, layout)
+        self._topics = self._factory.topics
+        folder = self._factory.folder
+        folder.mkdir(parents=True, exist_ok=True)
         self.metrics = Metrics()
         self._host: LaneHost | None = None
         self.faust = LaneApp(
@@ -63,10 +43,10 @@ class WorkerApp:
             short_names={settings.name(topic): topic for topic in self._topics},
             fetch_wait_ms=settings.fetch_wait_ms,
             shutdown_deadline_s=settings.shutdown_deadline_s,
-            member_file=self._state_folder / "group-member",
+            member_file=folder / "group-member",
             on_closed=self._close,
             broker=[f"kafka://{address.strip()}" for address in brokers.split(",")],
-            datadir=str(self._state_folder / "faust"),
+            datadir=str(folder / "faust"),
             topic_partitions=layout.partitions,
             broker_client_id=settings.client_id,
             broker_session_timeout=settings.session_timeout_ms / 1000,
@@ -106,7 +86,7 @@ class WorkerApp:
             settings = self._settings
             self._host = LaneHost(
                 self._topics,
-                self._make_lane,
+                self._factory.make,
                 _FaustPositions(self.faust),
                 self.metrics,
                 limits=BatchLimits(settings.max_batch_commands, settings.max_batch_bytes),
@@ -116,22 +96,6 @@ class WorkerApp:
             )
             self.faust.lanes = self._host
         return self._host
-
-    def _make_lane(
-        self, partition: int, stopping: Callable[[], bool], on_restore: Callable[[RestoreProgress], None]
-    ) -> tuple[Lane, KafkaLaneLog]:
-        settings = self._settings
-        log = KafkaLaneLog(self._log_config, partition, stopping)
-        lane = Lane(
-            partition,
-            log,
-            self._stores,
-            self._rules,
-            faults=FaultLimits(settings.fault_halt_share, settings.fault_halt_minimum),
-            tombstones_kept_ms=self._layout.deletions_kept_ms,
-            on_restore=on_restore,
-        )
-        return lane, log
 
     async def _assigned(self, app: LaneApp, assigned: set[TP], **_: Any) -> None:
         names = app.short_names
@@ -148,7 +112,10 @@ class WorkerApp:
         async def live(web: Any, request: Any) -> Any:
             """200 while the worker can do its work or get back to it by itself; 503 when only a restart helps."""
             halted = self._lanes().is_halted
-            body = {"status": "halted" if halted else "live", "uptimeSeconds": round(time.time() - started, 1)}
+            body = {
+                "status": "halted" if halted else "live",
+                "uptimeSeconds": round(time.time() - started, 1),
+            }
             return web.json(body, status=503 if halted else 200)
 
         @app.page("/health/ready", name="ready")

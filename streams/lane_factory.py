@@ -1,0 +1,70 @@
+"""Makes lanes from settings: the same lane for a worker, a test and a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from agents.families import FAMILIES
+from streams.batch import LaneRules
+from streams.kafka_log import KafkaLaneLog, KafkaLogConfig
+from streams.lane import FaultLimits, Lane, RestoreProgress, Step
+from streams.rocks_store import RocksStores
+from streams.settings import Settings
+from streams.topic_admin import TopicLayout
+
+MakeLog = Callable[[KafkaLogConfig, int, Callable[[], bool]], KafkaLaneLog]
+
+
+class LaneFactory:
+    """Makes the lanes of one worker; their stores share one memory budget and one folder."""
+
+    def __init__(
+        self, settings: Settings, brokers: str, layout: TopicLayout, make_log: MakeLog = KafkaLaneLog
+    ) -> None:
+        """`layout` is what `topic_admin.require_usable` found."""
+        self.topics = tuple(family.commands.topic for family in FAMILIES)
+        """The command topics that this version serves, without prefix."""
+        self.folder: Path = settings.data_dir / (settings.prefix or "default")
+        """This worker's folder for this prefix; lanes keep their state below it."""
+        self._layout = layout
+        self._make_log = make_log
+        self._faults = FaultLimits(settings.fault_halt_share, settings.fault_halt_minimum)
+        self._log_config = KafkaLogConfig(
+            brokers, settings.client_id, settings.name, settings.transaction_timeout_ms
+        )
+        self._rules = LaneRules(
+            families={family.commands.topic: family for family in FAMILIES},
+            partitions=layout.partitions,
+            max_command_bytes=settings.max_command_bytes,
+            repeat_limit=settings.repeat_window_commands,
+            repeat_ms=settings.repeat_window_ms,
+            full_name=settings.name,
+        )
+        self._stores = RocksStores(
+            self.folder / "state",
+            block_cache_mb=settings.block_cache_mb,
+            write_buffer_mb=settings.write_buffer_mb,
+            lanes=layout.partitions,
+        )
+
+    def make(
+        self,
+        partition: int,
+        stopping: Callable[[], bool] = lambda: False,
+        on_restore: Callable[[RestoreProgress], None] = lambda progress: None,
+        at_step: Callable[[Step], None] = lambda step: None,
+    ) -> tuple[Lane, KafkaLaneLog]:
+        """A closed lane and its log. `stopping()` tells whether to give up waiting for an absent broker."""
+        log = self._make_log(self._log_config, partition, stopping)
+        lane = Lane(
+            partition,
+            log,
+            self._stores,
+            self._rules,
+            faults=self._faults,
+            tombstones_kept_ms=self._layout.deletions_kept_ms,
+            on_restore=on_restore,
+            at_step=at_step,
+        )
+        return lane, log

@@ -1,0 +1,146 @@
+"""Drives one lane by hand on a real broker: commands in, steps at which it may die, topics to look at."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from streams import topic_admin
+from streams.kafka_log import KafkaLaneLog
+from streams.lane import Lane, Step
+from streams.lane_factory import LaneFactory, MakeLog
+from streams.partitioner import partition_for
+from streams.ports import CommandRecord
+from streams.settings import Settings
+
+COMMANDS = "run-commands"
+
+
+class DiedError(Exception):
+    """The process is gone at this point."""
+
+
+@dataclass
+class Rig:
+    """One partition of a deployment, and the commands that a client sent to it."""
+
+    settings: Settings
+    partition: int = 0
+    sent: list[str] = field(default_factory=list)
+    _owners: int = 0
+
+    def run_id(self) -> str:
+        """A run id that belongs to the rig's partition."""
+        while True:
+            run_id = f"run-{uuid.uuid4().hex[:8]}"
+            if partition_for(run_id.encode(), self.settings.partitions) == self.partition:
+                return run_id
+
+    def send(
+        self, run_id: str, type_: str, *, headers: list[tuple[str, bytes]] | None = None, **fields: Any
+    ) -> str:
+        """Produce a command; returns its id."""
+        command_id = fields.pop("command_id", None) or uuid.uuid4().hex
+        value = {"type": type_, "commandId": command_id, "runId": run_id, **fields}
+        producer = Producer({"bootstrap.servers": self.settings.brokers, "message.max.bytes": 16 << 20})
+        producer.produce(
+            self.settings.name(COMMANDS),
+            json.dumps(value).encode(),
+            run_id.encode(),
+            partition=self.partition,
+            headers=headers,
+        )
+        assert producer.flush(30) == 0
+        self.sent.append(command_id)
+        return command_id
+
+    def log(self, run_id: str, count: int = 1) -> None:
+        """Send log events."""
+        for _ in range(count):
+            self.send(run_id, "events.append", event={"type": "log", "line": f"line {len(self.sent)}"})
+
+    def owner(
+        self,
+        *,
+        at_step: Callable[[Step], None] = lambda step: None,
+        make_log: MakeLog = KafkaLaneLog,
+        new_disk: bool = False,
+        **settings: Any,
+    ) -> Lane:
+        """A new process that takes the partition over: an opened lane. A new disk is an empty one."""
+        if new_disk:
+            self._owners += 1
+        chosen = self.settings.model_copy(
+            update={"data_dir": self.settings.data_dir / f"disk-{self._owners}", **settings}
+        )
+        layout = topic_admin.require_usable(chosen)
+        factory = LaneFactory(chosen, str(chosen.brokers), layout, make_log)
+        lane, _ = factory.make(self.partition, at_step=at_step)
+        lane.open()
+        return lane
+
+    def commands(self, lane: Lane) -> list[CommandRecord]:
+        """The commands behind the lane's watermark."""
+        return [record for record in self.all_commands() if record.offset > lane.watermark(COMMANDS)]
+
+    def all_commands(self) -> list[CommandRecord]:
+        """All committed commands of the partition."""
+        return [
+            CommandRecord(
+                COMMANDS,
+                self.partition,
+                message.offset(),
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+                message.headers() or (),
+            )
+            for message in self.read(COMMANDS)
+        ]
+
+    def read(self, topic: str) -> list[Any]:
+        """All committed records of the rig's partition of a topic, up to its present end."""
+        at = TopicPartition(self.settings.name(topic), self.partition, 0)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.settings.brokers,
+                "group.id": "rig",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        found = []
+        try:
+            consumer.assign([at])
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                message = consumer.poll(1.0)
+                if message is None:
+                    continue
+                if message.error():
+                    return found
+                found.append(message)
+        finally:
+            consumer.close()
+        raise AssertionError(f"{topic} could not be read to its end")
+
+    def events(self) -> list[dict[str, Any]]:
+        """All visible events of the partition."""
+        return [json.loads(message.value()) for message in self.read("run-events")]
+
+    def assert_exactly_once(self) -> None:
+        """Every command sent has exactly one event, in order, and each run's `seq` is dense."""
+        events = self.events()
+        assert [event["commandId"] for event in events] == self.sent
+        latest: dict[str, int] = {}
+        for event in events:
+            assert event["seq"] == latest.get(event["runId"], 0) + 1
+            latest[event["runId"]] = event["seq"]
