@@ -114,6 +114,7 @@ class Rig:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,
                 "auto.offset.reset": "earliest",
             }
         )

@@ -1,0 +1,220 @@
+"""A lane among trouble: untrusted local stores, refused records, bugs, timers, hung transactions."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from agents.run.machine import RunMachine
+from schemas import dead_letters
+from schemas.errors import ErrorCode
+from streams import kafka_log
+from streams import lane as lane_module
+from streams.lane import LaneHaltedError
+from streams.ports import LaneLostError, RecordsRefusedError
+from streams.settings import Settings
+from tests.integration.conftest import Deployment
+from tests.integration.lane_rig import Rig
+
+
+@pytest.fixture
+def rig(deployment: Deployment) -> Rig:
+    """A partition of its own, with a run that has five events."""
+    rig = Rig(deployment.settings, deployment.next_partition())
+    rig.log(rig.run_id(), 5)
+    lane = rig.owner()
+    lane.process(rig.commands(lane))
+    lane.close()
+    return rig
+
+
+def tampered(rig: Rig, **stamp: Any) -> None:
+    """Change what the local store says of itself."""
+    lane = rig.owner()
+    store = lane._store
+    assert store is not None
+    present = store.stamp()
+    assert present is not None
+    store.write([(b"planted", b"rubbish")], replace(present, **stamp))
+    lane.close()
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        pytest.param({"changelog_id": "another"}, id="topics made anew"),
+        pytest.param({"position": 10**9}, id="position past the end"),
+        pytest.param(
+            {"written_at": int(time.time() * 1000) - 13 * 3_600_000}, id="deletions may be compacted away"
+        ),
+    ],
+)
+def test_a_store_that_cannot_be_trusted_is_made_anew(rig: Rig, stamp: dict[str, Any]) -> None:
+    tampered(rig, **stamp)
+    lane = rig.owner()
+    assert lane._store is not None
+    assert lane._store.get(b"planted") is None
+    rig.log(rig.events()[0]["runId"])
+    lane.process(rig.commands(lane))
+    lane.close()
+    rig.assert_exactly_once()
+
+
+def test_a_store_that_can_be_trusted_is_kept(rig: Rig) -> None:
+    tampered(rig)
+    lane = rig.owner()
+    assert lane._store is not None
+    assert lane._store.get(b"planted") == b"rubbish"
+    lane.close()
+
+
+def test_a_broken_store_is_made_anew(rig: Rig) -> None:
+    lane = rig.owner()
+    lane.close()
+    folder = rig.settings.data_dir / "disk-0" / rig.settings.prefix / "state" / f"lane-{rig.partition}"
+    for file in folder.glob("MANIFEST-*"):
+        file.write_bytes(b"not a manifest")
+    lane = rig.owner()
+    rig.log(rig.events()[0]["runId"])
+    lane.process(rig.commands(lane))
+    lane.close()
+    rig.assert_exactly_once()
+
+
+def test_a_full_client_queue_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_log, "_CLIENT_QUEUE_RECORDS", 10)
+    rig.log(rig.events()[0]["runId"], 100)
+    lane = rig.owner()
+    lane.process(rig.commands(lane))
+    lane.close()
+    rig.assert_exactly_once()
+
+
+def test_a_record_that_the_broker_refuses_costs_one_command(make_settings: Any) -> None:
+    settings: Settings = make_settings(partitions=1)
+    _set_topic(settings, "run-events", "max.message.bytes", "4000")
+    rig = Rig(settings)
+    run_id = rig.run_id()
+    rig.log(run_id, 2)
+    refused = rig.send(run_id, "events.append", event={"type": "log", "line": _incompressible(20_000)})
+    rig.log(run_id, 2)
+    rig.sent.remove(refused)
+
+    lane = rig.owner()
+    refusals = 0
+    while commands := rig.commands(lane):
+        try:
+            lane.process(commands)
+        except RecordsRefusedError:
+            refusals += 1
+            assert refusals < 5
+            lane.open()
+    lane.close()
+    rig.assert_exactly_once()
+    (letter,) = rig.read("dead-letters")
+    headers = dict(letter.headers())
+    assert headers[dead_letters.CODE] == ErrorCode.OUTPUT_TOO_LARGE.encode()
+    assert headers[dead_letters.OFFSET] == b"2"
+
+
+def test_a_bug_costs_one_command_and_leaves_a_traceback(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = RunMachine.decide
+
+    def buggy(self: RunMachine, request: Any, view: Any) -> Any:
+        if request.command.command_id == poison:
+            decide(self, request, view)
+            raise ZeroDivisionError("a planted bug")
+        return decide(self, request, view)
+
+    monkeypatch.setattr(RunMachine, "decide", buggy)
+    run_id = rig.events()[0]["runId"]
+    poison = rig.send(run_id, "events.append", event={"type": "log", "line": "x"})
+    rig.log(run_id)
+    lane = rig.owner()
+    lane.process(rig.commands(lane))
+    lane.close()
+    rig.sent.remove(poison)
+    rig.assert_exactly_once()
+    (letter,) = rig.read("dead-letters")
+    headers = dict(letter.headers())
+    assert headers[dead_letters.CODE] == ErrorCode.INTERNAL_ERROR.encode()
+    assert b"ZeroDivisionError" in headers[dead_letters.TRACEBACK]
+
+
+def test_too_many_bugs_halt_the_lane_before_the_topic_is_drained(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: RunMachine, request: Any, view: Any) -> Any:
+        raise ZeroDivisionError("a planted bug")
+
+    rig.log(rig.events()[0]["runId"], 20)
+    lane = rig.owner(fault_halt_minimum=10)
+    monkeypatch.setattr(RunMachine, "decide", broken)
+    with pytest.raises(LaneHaltedError):
+        lane.process(rig.commands(lane))
+    assert rig.read("dead-letters") == []
+    monkeypatch.undo()
+    lane.close()
+
+    lane = rig.owner()
+    lane.process(rig.commands(lane))
+    lane.close()
+    rig.assert_exactly_once()
+
+
+def test_a_timer_fires_once_whoever_owns_the_lane(rig: Rig) -> None:
+    run_id = rig.events()[0]["runId"]
+    headers = [("correlation-id", b"c-1"), ("reply-partition", b"%d" % rig.partition)]
+    asked = rig.send(run_id, "events.list", headers=headers, afterSeq=5, timeoutMs=200)
+    lane = rig.owner()
+    lane.process(rig.commands(lane))
+    lane.close()
+    assert rig.read("replies") == []
+
+    successor = rig.owner(new_disk=True)
+    due = successor.next_due
+    assert successor.process((), due - 1).timers == 0
+    assert successor.process((), due).timers == 1
+    assert successor.process((), due + 10_000).timers == 0
+    successor.close()
+    (reply,) = rig.read("replies")
+    assert asked.encode() in reply.value()
+
+
+def test_a_transaction_of_somebody_else_that_hangs_is_named(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_module, "_MARKER_PATIENCE_S", 0.3)
+    stranger = Producer(
+        {"bootstrap.servers": rig.settings.brokers, "transactional.id": f"{rig.settings.prefix}-x"}
+    )
+    stranger.init_transactions(30)
+    stranger.begin_transaction()
+    stranger.produce(rig.settings.name("run-events"), b"{}", b"k", partition=rig.partition)
+    assert stranger.flush(30) == 0
+    with pytest.raises(LaneLostError, match="run-events"):
+        rig.owner()
+    stranger.abort_transaction(30)
+    lane = rig.owner()
+    rig.log(rig.events()[0]["runId"])
+    lane.process(rig.commands(lane))
+    lane.close()
+    rig.assert_exactly_once()
+
+
+def _incompressible(size: int) -> str:
+    return "".join(hashlib.sha256(b"%d" % n).hexdigest() for n in range(size // 64))
+
+
+def _set_topic(settings: Settings, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, settings.name(topic), incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": settings.brokers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result()
