@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -89,3 +89,16 @@ class TerminalGetResult(Result):
     """`terminal.get`: the run's end, null while there is none or when it is evicted."""
 
     terminal: TerminalState | None
+
+
+RUN_RESULTS: Final[dict[str, type[Result]]] = {
+    "run.submit": SubmitResult,
+    "run.status": StatusResult,
+    "run.cancel": CancelResult,
+    "run.finish": FinishResult,
+    "events.append": AppendResult,
+    "events.list": ListResult,
+    "terminal.set": TerminalSetResult,
+    "terminal.get": TerminalGetResult,
+}
+"""What each command answers, by its type."""

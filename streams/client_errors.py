@@ -49,6 +49,10 @@ class CommandRefused(UserError):
         self.reason = error.message
         self.details: dict[str, Any] = dict(error.model_extra or {})
 
+    def as_json(self) -> dict[str, Any]:
+        """The error for machines: its code, and whatever the refusal says beside it."""
+        return {**super().as_json(), "code": self.code, "reason": self.reason, "details": self.details}
+
     @property
     def advice(self) -> str | None:
         """What to do about it; None for a code that this version does not know."""
@@ -100,7 +104,10 @@ class EndTimeout(UserError, TimeoutError):
     """A run did not end within the time that one was ready to wait."""
 
     def __init__(self, run_id: str, waited_s: float, known: str) -> None:
-        super().__init__(f"run {run_id!r} did not end within {waited_s:g} s: {known}")
+        super().__init__(
+            f"run {run_id!r} did not end within {waited_s:g} s: {known}",
+            f"check that an executor runs that knows its name; `runlane events {run_id}` shows how far it is",
+        )
         self.run_id = run_id
         self.waited_s = waited_s
 

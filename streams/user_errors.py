@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class UserError(Exception):
     """A problem outside the code: `message` says what is wrong, `hint` what would be right.
@@ -15,6 +17,10 @@ class UserError(Exception):
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """The error for machines."""
+        return {"message": self.message, "hint": self.hint}
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

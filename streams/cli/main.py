@@ -10,7 +10,15 @@ from typing import Annotated
 
 import typer
 
-from streams.cli import broker_commands, settings_commands, topics_commands, worker_commands
+from streams.cli import (
+    broker_commands,
+    run_commands,
+    schema_commands,
+    settings_commands,
+    topics_commands,
+    watch_commands,
+    worker_commands,
+)
 from streams.cli.session import Session, session_of
 from streams.user_errors import UserError
 
@@ -23,8 +31,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(run_commands.app)
+app.add_typer(watch_commands.app)
 app.add_typer(broker_commands.app, name="broker")
 app.add_typer(topics_commands.app, name="topics")
+app.add_typer(schema_commands.app, name="schemas")
 app.add_typer(settings_commands.app)
 app.add_typer(worker_commands.app)
 

@@ -16,10 +16,12 @@ from pydantic import BaseModel
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from streams.user_errors import UserError
 
 _PIPE_WIDTH = 160
+_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 class Output:
@@ -57,8 +59,7 @@ class Output:
     def error(self, error: UserError) -> None:
         """Say why the command failed and what would be right."""
         if self.as_json:
-            content = {"error": {"message": error.message, "hint": error.hint}}
-            print(orjson.dumps(content).decode(), file=sys.stderr)
+            print(orjson.dumps({"error": error.as_json()}).decode(), file=sys.stderr)
             return
         self.messages.print(f"[bold red]error:[/bold red] {escape(error.message)}", soft_wrap=True)
         if error.hint:
@@ -72,23 +73,30 @@ def print_json(data: Any, *, pretty: bool = False) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    """A table of text cells; a cell may hold rich markup, so escape what comes from outside."""
+    """A table; a cell may hold rich markup, so give what comes from outside as `Text`, or escape it."""
     made = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for column in columns:
         made.add_column(column, overflow="fold")
     for row in rows:
-        made.add_row(*("" if cell is None else str(cell) for cell in row))
+        cells = ("" if cell is None else cell if isinstance(cell, Text) else str(cell) for cell in row)
+        made.add_row(*cells)
     return made
 
 
 def facts(values: Mapping[str, object]) -> Table:
-    """Names and values beneath each other."""
+    """Names and values beneath each other; a value may hold rich markup unless it is a `Text`."""
     made = Table(show_header=False, box=None, pad_edge=False)
     made.add_column(style="bold")
     made.add_column(overflow="fold")
     for name, value in values.items():
-        made.add_row(name, "-" if value is None else str(value))
+        shown = value if isinstance(value, Text) else "-" if value is None else str(value)
+        made.add_row(name, shown)
     return made
+
+
+def printable(text: str) -> str:
+    """The text with control characters made visible: what comes from outside cannot drive the terminal."""
+    return text.translate(_VISIBLE)
 
 
 def duration(milliseconds: float) -> str:

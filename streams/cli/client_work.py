@@ -1,0 +1,63 @@
+"""Do something with a client from a command: open it, let Ctrl-C end it cleanly, close it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import typer
+
+from streams.cli.session import Session
+from streams.client import RunlaneClient
+
+T = TypeVar("T")
+
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit code of a command that Ctrl-C ended."""
+
+_GOODBYE_S = 0.5
+
+
+def with_client(session: Session, work: Callable[[RunlaneClient], Awaitable[T]]) -> T:
+    """What `work` makes of an open client; Ctrl-C ends the command with `INTERRUPTED`.
+
+    Raises what `work` raises, and `UserError` when there is no broker or its topics are not usable.
+    """
+    quiet_kafka(session)
+    try:
+        return asyncio.run(_work(session, work))
+    except asyncio.CancelledError:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def quiet_kafka(session: Session) -> None:
+    """Keep what the Kafka client logs off the screen: the errors of the commands say it better."""
+    if not session.debug:
+        for name in ("runlane.kafka", "streams.topic_admin"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+async def _work(session: Session, work: Callable[[RunlaneClient], Awaitable[T]]) -> T:
+    task = asyncio.current_task()
+    assert task is not None
+    is_open = False
+
+    def interrupted() -> None:
+        if not is_open:
+            # Connecting runs in a thread that cannot be cancelled, and there is nothing to tidy up yet.
+            os._exit(INTERRUPTED)
+        task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted)
+    async with RunlaneClient(session.settings) as client:
+        is_open = True
+        try:
+            return await work(client)
+        except asyncio.CancelledError:
+            # Whoever pressed Ctrl-C does not wait for a broker that is away.
+            await client.sender.close(_GOODBYE_S)
+            raise

@@ -1,0 +1,193 @@
+"""`runlane submit`, `status` and `cancel`: start a run, ask how it stands, end it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from schemas.json_codec import InvalidJsonError, decode
+from schemas.run_results import SubmitResult
+from schemas.terminals import TerminalState
+from streams.cli.client_work import with_client
+from streams.cli.output import printable
+from streams.cli.run_views import end_view, status_text, status_view
+from streams.cli.session import Session, session_of
+from streams.client import RunlaneClient
+from streams.run_calls import CallOptions
+from streams.user_errors import UserError
+
+app = typer.Typer()
+
+_NOT_COMPLETED = 1
+_NAME_IN_ID = 60
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        metavar="SECONDS",
+        help="How long to wait: for the answer (default: the setting command_timeout_s), with --wait for the "
+        "run's end (default: for ever).",
+    ),
+]
+CommandIdOption = Annotated[
+    str | None,
+    typer.Option(help="Id of the command; the same id again changes nothing. Default: a new one."),
+]
+
+
+@app.command()
+def submit(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The function that an executor registered.")],
+    run_id: Annotated[
+        str | None,
+        typer.Option(help="The run's id; the same again starts nothing. Default: a new one."),
+    ] = None,
+    params: Annotated[
+        str | None,
+        typer.Option(metavar="JSON|@FILE", help="Its parameters as JSON, from a file, or (@-) stdin."),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the run's end and show it.")] = False,
+    timeout: TimeoutOption = None,
+    command_id: CommandIdOption = None,
+) -> None:
+    """Start a run. With --wait, exits 1 unless the run completes.
+
+    `runlane submit import-orders --params '{"day": "2025-01-31"}' --wait`
+    """
+    session = session_of(context)
+    given = None if params is None else read_params(params)
+    run_id = run_id or _new_run_id(name)
+    options = _options(command_id, None if wait else timeout)
+
+    async def work(client: RunlaneClient) -> tuple[SubmitResult, TerminalState | None]:
+        answer = await client.submit(run_id, name, given, **options)
+        if not wait:
+            return answer, None
+        if not session.as_json:
+            session.output.console.print(_submitted(answer))
+        return answer, await _wait(session, client, run_id, timeout)
+
+    answer, end = with_client(session, work)
+    if end is None:
+        session.output.result(answer, lambda: _submitted(answer))
+        return
+    both = {**answer.model_dump(mode="json", by_alias=True), "terminal": end}
+    session.output.result(both, lambda: end_view(end))
+    _exit_like(end)
+
+
+@app.command()
+def status(
+    context: typer.Context,
+    run_id: RunArgument,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the run's end and show it.")] = False,
+    timeout: TimeoutOption = None,
+) -> None:
+    """Show how a run stands. With --wait, waits for its end and exits 1 unless it completed."""
+    session = session_of(context)
+    if wait:
+        end = with_client(session, lambda client: _wait(session, client, run_id, timeout))
+        session.output.result(end, lambda: end_view(end))
+        _exit_like(end)
+        return
+    state = with_client(session, lambda client: client.status(run_id, **_options(None, timeout)))
+    session.output.result(state, lambda: status_view(state))
+
+
+@app.command()
+def cancel(
+    context: typer.Context,
+    run_id: RunArgument,
+    reason: Annotated[
+        str | None, typer.Option(help="Why; observers see it as the `error` of the run's end.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            metavar="SECONDS",
+            help="How long to wait for the answer (default: the setting command_timeout_s).",
+        ),
+    ] = None,
+    command_id: CommandIdOption = None,
+) -> None:
+    """End a run as cancelled. One that has ended keeps its end, and that is shown.
+
+    A run that nobody has submitted is stored as cancelled too, so that a submit which comes later is refused.
+    """
+    session = session_of(context)
+    command_id = command_id or str(uuid.uuid4())
+    options = _options(command_id, timeout)
+    answer = with_client(session, lambda client: client.cancel(run_id, reason, **options))
+    by_this = answer.terminal is not None and answer.terminal.command_id == command_id
+
+    def view() -> Text:
+        text = Text.assemble("Run ", (printable(run_id), "bold"))
+        text.append(" is " if by_this else " had ended before: it is ")
+        return text.append_text(status_text(answer.status)).append(".")
+
+    session.output.result(answer, view)
+
+
+def read_params(given: str) -> Any:
+    """The value that `--params` stands for: JSON, `@file`, or `@-` for standard input.
+
+    Raises `UserError` when the file cannot be read or the text is not JSON as commands may carry it.
+    """
+    source = "--params"
+    try:
+        if given == "@-":
+            source, data = "standard input", sys.stdin.buffer.read()
+        elif given.startswith("@"):
+            source, data = given[1:], Path(given[1:]).read_bytes()
+        else:
+            data = given.encode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UserError(
+            f"The parameters cannot be read from {source}: {error.strerror}.", exit_code=2
+        ) from error
+    try:
+        return decode(data)
+    except InvalidJsonError as error:
+        reason = str(error).removeprefix("the value is not JSON: ")
+        raise UserError(
+            f"The parameters are not JSON: {reason}, in {source}.",
+            "quote them for your shell, --params '{\"day\": 31}', or name a file, --params @day.json",
+            exit_code=2,
+        ) from error
+
+
+def _new_run_id(name: str) -> str:
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")[:_NAME_IN_ID]
+    return f"{readable or 'run'}-{uuid.uuid4().hex[:12]}"
+
+
+def _options(command_id: str | None, timeout: float | None) -> CallOptions:
+    return {"command_id": command_id, "timeout": timeout}
+
+
+async def _wait(session: Session, client: RunlaneClient, run_id: str, timeout: float | None) -> TerminalState:
+    with session.output.messages.status(f"waiting for the end of {run_id!r}"):
+        return await client.wait_terminal(run_id, timeout)
+
+
+def _exit_like(end: TerminalState) -> None:
+    if end.status != "completed":
+        raise typer.Exit(_NOT_COMPLETED)
+
+
+def _submitted(answer: SubmitResult) -> Text:
+    return Text.assemble(
+        ("submitted ", "green"),
+        (printable(answer.run_id), "bold"),
+        f"  (event {answer.seq}: {printable(answer.status)})",
+    )
