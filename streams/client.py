@@ -62,13 +62,13 @@ class RunlaneClient(RunCalls):
         await self.sender.open()
         return self
 
-    async def close(self) -> None:
-        """Send what is queued, end all iterators, and disconnect."""
+    async def close(self, timeout_s: float = 10.0) -> None:
+        """Send what is queued, for at most `timeout_s`, end all iterators, and disconnect."""
         if self._watch is not None:
             await self._watch.close()
         for reader in list(self._readers):
             await reader.close()
-        await self.sender.close()
+        await self.sender.close(timeout_s)
 
     async def __aenter__(self) -> Self:
         return await self.open()

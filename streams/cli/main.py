@@ -12,6 +12,8 @@ import typer
 
 from streams.cli import (
     broker_commands,
+    dead_letter_commands,
+    executor_commands,
     run_commands,
     schema_commands,
     settings_commands,
@@ -33,11 +35,13 @@ app = typer.Typer(
 )
 app.add_typer(run_commands.app)
 app.add_typer(watch_commands.app)
+app.add_typer(dead_letter_commands.app, name="dead-letters")
 app.add_typer(broker_commands.app, name="broker")
 app.add_typer(topics_commands.app, name="topics")
 app.add_typer(schema_commands.app, name="schemas")
 app.add_typer(settings_commands.app)
 app.add_typer(worker_commands.app)
+app.add_typer(executor_commands.app)
 
 _SWITCHES = {"--json", "--debug"}
 _OPTIONS = {"--brokers", "--prefix", "--config"}

@@ -61,3 +61,24 @@ def reader_config(settings: Settings) -> dict[str, Any]:
         "receive.message.max.bytes": 2 * MAX_MESSAGE_BYTES + 1024,
         "queued.max.messages.kbytes": 32 * 1024,
     }
+
+
+def dispatch_config(settings: Settings, group: str) -> dict[str, Any]:
+    """A member of an executors' consumer group; `group` is the name on the broker, with the prefix."""
+    return {
+        **_connection(settings),
+        "group.id": group,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        # A member that joins takes only the partitions that become its own; the others go on executing.
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": settings.session_timeout_ms,
+        "heartbeat.interval.ms": settings.heartbeat_interval_ms,
+        "fetch.wait.max.ms": FETCH_WAIT_MS,
+        # What is fetched ahead is fetched again after a pause, so little is fetched ahead.
+        "fetch.message.max.bytes": 256 * 1024,
+        "queued.min.messages": 100,
+        "queued.max.messages.kbytes": 4 * 1024,
+    }

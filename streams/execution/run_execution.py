@@ -1,0 +1,93 @@
+"""Execute one dispatch: find the function, call it, and report how the run ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemas.dispatches import Dispatch
+from streams.client import RunlaneClient
+from streams.execution.context import Result, RunContext, SyncRunContext
+from streams.execution.failure_text import describe_failure
+from streams.execution.functions import Outcome, RunFunction, call_async, call_in_thread, is_async
+from streams.execution.run_reporter import RunReporter, RunStopped
+
+_log = logging.getLogger("runlane.executor")
+
+
+class RunExecution:
+    """One execution of one dispatch."""
+
+    def __init__(
+        self, client: RunlaneClient, dispatch: Dispatch, functions: Mapping[str, RunFunction]
+    ) -> None:
+        self.dispatch = dispatch
+        self._functions = functions
+        self._reporter = RunReporter(client, dispatch, self._on_over)
+        self._call: asyncio.Task[Outcome] | None = None
+
+    async def execute(self, *, maybe_repeated: bool) -> None:
+        """Execute the run; returns when the coordinator has confirmed its end, or that it is over otherwise.
+
+        `maybe_repeated`: another execution of the dispatch may have been here, so ask first. May be
+        cancelled: then nothing is promised, and the dispatch has to be delivered again.
+        """
+        dispatch, reporter = self.dispatch, self._reporter
+        try:
+            if maybe_repeated and not await reporter.resume():
+                return
+            started = time.monotonic()
+            outcome, total_rows = await self._outcome()
+            if reporter.over is not None:
+                _log.info("run %s: stopped, %s", dispatch.run_id, reporter.over)
+                return
+            duration_ms = round((time.monotonic() - started) * 1000)
+            about = {"durationMs": duration_ms, "playName": dispatch.name}
+            if outcome.error is None:
+                await reporter.end("completed", result=outcome.value, totalRows=total_rows, **about)
+            else:
+                await reporter.end("failed", error=describe_failure(outcome.error), **about)
+            ended = "completed" if outcome.error is None else "failed"
+            _log.info("run %s: %s %s in %d ms", dispatch.run_id, dispatch.name, ended, duration_ms)
+        finally:
+            reporter.close()
+
+    async def _outcome(self) -> tuple[Outcome, Any]:
+        """What came of the function, and the number of rows that it names."""
+        dispatch, reporter = self.dispatch, self._reporter
+        function = self._functions.get(dispatch.name)
+        if function is None:
+            known = ", ".join(sorted(self._functions)) or "none"
+            error = LookupError(f"this executor has no function for {dispatch.name!r}; it has: {known}")
+            return Outcome(error=error), None
+        context: RunContext | SyncRunContext
+        if is_async(function):
+            context = RunContext(dispatch, reporter)
+            self._call = asyncio.create_task(call_async(function, context))
+        else:
+            context = SyncRunContext(dispatch, reporter, asyncio.get_running_loop())
+            self._call = asyncio.create_task(call_in_thread(function, context, f"run {dispatch.run_id}"))
+        try:
+            outcome = await self._call
+        except asyncio.CancelledError:
+            if reporter.over is None:
+                raise
+            outcome = Outcome(error=RunStopped(reporter.over))
+        value = outcome.value
+        if isinstance(value, Result):
+            return Outcome(_plain(value.value), outcome.error), value.total_rows
+        return Outcome(_plain(value), outcome.error), context.total_rows
+
+    def _on_over(self, code: str) -> None:
+        # A plain function cannot be interrupted: its next report raises, and its slot stays taken until then.
+        if self._call is not None and is_async(self._functions[self.dispatch.name]):
+            self._call.cancel()
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json", by_alias=True) if isinstance(value, BaseModel) else value
