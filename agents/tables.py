@@ -7,6 +7,7 @@ which share the first parts of their key lie side by side and can be scanned by 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from schemas.stored import Stored, encode_record, record_decoder
@@ -20,14 +21,14 @@ _INT_BYTES = 8
 
 
 def encode_part(part: KeyPart) -> bytes:
-    """Order-preserving bytes of one part: a string ends with a NUL (NULs inside are escaped), an integer
-    (0..2^64-1) has 8 bytes."""
-    if type(part) is str:
-        data = part.encode()
-        if b"\0" in data:
-            data = data.replace(b"\0", b"\0\xff")
-        return data + b"\0"
-    return part.to_bytes(_INT_BYTES, "big")  # type: ignore[union-attr]
+    """Order-preserving bytes of one part, never the beginning of another's: a string ends with its only NUL
+    (inside, byte 0 becomes 1 1 and byte 1 becomes 1 2), an integer (0..2^64-1) has 8 bytes."""
+    return _encode_text(part) if isinstance(part, str) else part.to_bytes(_INT_BYTES, "big")
+
+
+@lru_cache(maxsize=10_000)
+def _encode_text(text: str) -> bytes:
+    return text.encode().replace(b"\1", b"\1\2").replace(b"\0", b"\1\1") + b"\0"
 
 
 class Table(Generic[R]):
@@ -48,9 +49,15 @@ class Table(Generic[R]):
         self.encode = encode
         self.decode = decode
         self.prefix = encode_part(name)
+        self._is_text = all(kind is str for kind in key)
 
     def key(self, *parts: KeyPart) -> bytes:
         """Bytes of a whole key, or of its first parts as the prefix of a scan."""
+        if self._is_text and parts:
+            # What every command does several times; what has to be escaped is rare and takes the long way.
+            text = "\0".join(parts)  # type: ignore[arg-type]
+            if text.count("\0") == len(parts) - 1 and "\1" not in text:
+                return b"%b%b\0" % (self.prefix, text.encode())
         data = self.prefix
         for part in parts:
             data += encode_part(part)
@@ -66,9 +73,7 @@ class Table(Generic[R]):
                 at += _INT_BYTES
             else:
                 end = key.index(b"\0", at)
-                while key[end + 1 : end + 2] == b"\xff":
-                    end = key.index(b"\0", end + 2)
-                parts.append(key[at:end].replace(b"\0\xff", b"\0").decode())
+                parts.append(key[at:end].replace(b"\1\1", b"\0").replace(b"\1\2", b"\1").decode())
                 at = end + 1
         return tuple(parts)
 

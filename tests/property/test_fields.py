@@ -1,0 +1,177 @@
+"""The fields of a known command (spec wire 1, "Fields"): wrong optional ones take their defaults."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from schemas.commands import Command, FieldError
+from schemas.errors import ErrorCode
+from schemas.run_commands import RUN_COMMANDS
+from tests.property.json_values import NUMBERS, VALUES
+
+REQUIRED: dict[str, dict[str, Any]] = {
+    "run.submit": {"name": "n"},
+    "run.status": {},
+    "run.cancel": {},
+    "run.finish": {},
+    "events.append": {"event": {"type": "log", "line": "l"}},
+    "events.list": {},
+    "terminal.set": {"status": "completed"},
+    "terminal.get": {},
+}
+
+TEXTS = [
+    ("run.submit", "pool"),
+    ("run.submit", "parentRunId"),
+    ("run.cancel", "reason"),
+    ("events.append", "instanceId"),
+    ("terminal.set", "instanceId"),
+    ("terminal.set", "error"),
+    ("terminal.set", "playName"),
+]
+NUMBER_FIELDS = [
+    ("run.submit", "maxAttempts"),
+    ("events.append", "attempt"),
+    ("terminal.set", "attempt"),
+    ("terminal.set", "completedAt"),
+]
+ANYTHING = [
+    ("run.submit", "params"),
+    ("run.submit", "paramsRef"),
+    ("run.status", "trace"),
+    ("terminal.set", "result"),
+    ("terminal.set", "totalRows"),
+    ("terminal.set", "durationMs"),
+]
+CLAMPED = [
+    ("run.status", "waitMs", 0, 2000, 0),
+    ("events.list", "afterSeq", 0, 2**62, 0),
+    ("events.list", "limit", 1, 500, 500),
+    ("events.list", "timeoutMs", 0, 30_000, 0),
+]
+
+
+def parse(type_: str, **fields: Any) -> Command:
+    return RUN_COMMANDS.parse({"type": type_, "commandId": "c", "runId": "r", **REQUIRED[type_], **fields})
+
+
+def read(type_: str, name: str, value: Any) -> Any:
+    """What a command's field holds after `value` was sent in it."""
+    return wire(parse(type_, **{name: value}))[name]
+
+
+def wire(command: Any) -> dict[str, Any]:
+    """A command's fields by their wire names, values as they are."""
+    return {info.alias: getattr(command, name) for name, info in type(command).model_fields.items()}
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def exactly(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and left == right
+
+
+def test_every_command_is_covered() -> None:
+    assert set(REQUIRED) == set(RUN_COMMANDS.by_type)
+    covered = {(type_, name) for type_, name, *_ in [*TEXTS, *NUMBER_FIELDS, *ANYTHING, *CLAMPED]}
+    covered |= {(type_, name) for type_, fields in REQUIRED.items() for name in fields}
+    covered.add(("run.submit", "sessions"))
+    for type_ in REQUIRED:
+        own = wire(parse(type_)).keys() - {"type", "commandId", "runId"}
+        assert own <= {name for of, name in covered if of == type_} | {"instanceId", "attempt"}
+
+
+@given(st.sampled_from(TEXTS), VALUES)
+def test_a_text_of_the_wrong_type_is_null(field: tuple[str, str], value: Any) -> None:
+    assert exactly(read(*field, value), value if isinstance(value, str) else None)
+
+
+@given(st.sampled_from(NUMBER_FIELDS), VALUES | NUMBERS)
+def test_a_number_of_the_wrong_type_is_null_and_booleans_are_no_numbers(
+    field: tuple[str, str], value: Any
+) -> None:
+    assert exactly(read(*field, value), value if is_number(value) else None)
+
+
+@given(st.sampled_from(CLAMPED), VALUES | NUMBERS | st.integers(-5, 40_000) | st.floats(-2, 600))
+def test_a_clamped_number_is_whole_and_within_its_range(
+    field: tuple[str, str, int, int, int], value: Any
+) -> None:
+    type_, name, low, high, default = field
+    expected = default
+    if is_number(value):
+        expected = low if value < low else high if value > high else math.floor(value)
+    assert exactly(read(type_, name, value), expected)
+    assert wire(parse(type_))[name] == default
+
+
+@given(st.sampled_from(ANYTHING), VALUES)
+def test_some_fields_are_any_json(field: tuple[str, str], value: Any) -> None:
+    assert exactly(read(*field, value), value)
+
+
+@given(st.sampled_from(sorted(REQUIRED)), st.dictionaries(st.text(max_size=6), VALUES, max_size=4))
+def test_unknown_fields_are_ignored(type_: str, fields: dict[str, Any]) -> None:
+    known = wire(parse(type_))
+    unknown = {f"x{name}": value for name, value in fields.items()}
+    assert wire(parse(type_, **unknown)) == known
+
+
+EVENT_FIELDS = {
+    "log": {"type", "ts", "line"},
+    "status": {"type", "ts", "status", "logs"},
+    "progress": {"type", "ts", "status", "logs", "activeNodeId", "activeArtifactTableNamespace", "updatedAt"},
+}
+OPTIONAL = sorted(EVENT_FIELDS["progress"] - {"type", "status"} | {"seq", "runId", "x"})
+
+
+@given(
+    st.sampled_from(sorted(EVENT_FIELDS)), st.fixed_dictionaries({}, optional=dict.fromkeys(OPTIONAL, VALUES))
+)
+def test_wrong_optional_fields_of_an_event_are_null(kind: str, fields: dict[str, Any]) -> None:
+    event: Any = read("events.append", "event", {"type": kind, "line": "l", "status": "s", **fields})
+    found = wire(event)
+    assert found["type"] == kind
+    for name in ("ts", "updatedAt"):
+        if name in found:
+            value = fields.get(name)
+            assert exactly(found[name], value if is_number(value) else None)
+    for name in ("activeNodeId", "activeArtifactTableNamespace"):
+        if name in found:
+            value = fields.get(name)
+            assert exactly(found[name], value if isinstance(value, str) else None)
+    if "logs" in found:
+        value = fields.get("logs")
+        assert exactly(found["logs"], value if isinstance(value, list) else None)
+    assert found.keys() == EVENT_FIELDS[kind]
+
+
+@given(VALUES)
+def test_a_wrong_event_has_its_own_code(value: Any) -> None:
+    assume(not isinstance(value, dict))
+    with pytest.raises(FieldError) as raised:
+        parse("events.append", event=value)
+    assert raised.value.code is ErrorCode.INVALID_RUN_EVENT
+
+
+@given(VALUES.filter(lambda value: value is not None), VALUES.filter(lambda value: value is not None))
+def test_params_and_params_ref_together_are_refused(params: Any, ref: Any) -> None:
+    with pytest.raises(FieldError) as raised:
+        parse("run.submit", params=params, paramsRef=ref)
+    assert raised.value.code is ErrorCode.INVALID_COMMAND
+    assert "paramsRef" in raised.value.message
+
+
+@given(VALUES, st.sampled_from(["name", "sessions", "params"]))
+def test_messages_about_fields_quote_no_value(value: Any, name: str) -> None:
+    wrong = {"name": {"x": ["s3cr3t", value]}, "sessions": ["s3cr3t", value], "params": ["s3cr3t", value]}
+    with pytest.raises(FieldError) as raised:
+        parse("run.submit", **{"paramsRef": "s3cr3t", name: wrong[name], "params": ["s3cr3t"]})
+    assert "s3cr3t" not in raised.value.message
