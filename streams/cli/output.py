@@ -54,7 +54,7 @@ class Output:
 
     def warn(self, message: str) -> None:
         """Say what is not as it should be, though the command goes on."""
-        self.messages.print(f"[yellow]warning:[/yellow] {escape(message)}")
+        self.messages.print(f"[yellow]warning:[/yellow] {escape(message)}", soft_wrap=True)
 
     def error(self, error: UserError) -> None:
         """Say why the command failed and what would be right."""
