@@ -7,9 +7,10 @@ state.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import NamedTuple
 
 from agents.families import Family
 from agents.machine import Answer, Decision, FiredTimer, Request, refusal
@@ -45,7 +46,7 @@ class LaneRules:
     """A command id is forgotten when this many newer ones came for its key."""
     repeat_ms: int
     """A command id is forgotten after this time."""
-    full_name: Any = str
+    full_name: Callable[[str], str]
     """Topic name without prefix -> with prefix, for people who read a dead letter's headers."""
 
 
@@ -69,6 +70,14 @@ class BatchCounts:
                 setattr(self, name, getattr(self, name) + value)
         for code, number in other.dead_letters.items():
             self.dead_letters[code] = self.dead_letters.get(code, 0) + number
+
+
+class Failure(NamedTuple):
+    """Why a command or a timer had no effect, for a dead letter."""
+
+    code: ErrorCode
+    message: str
+    traceback: str | None = None
 
 
 class OutputTooLargeError(Exception):
@@ -104,21 +113,25 @@ class Batch:
             self.counts.skipped += 1
             return
         self._at(max(self.clock, record.timestamp))
-        self._undoable(lambda: self._command(record), lambda: self._reply_to(record), record)
+        failure = self._attempt(partial(self._command, record))
+        if failure is not None:
+            self._bury(record, failure, *self._reply_to(record))
         self._advance(record)
 
     def refuse(self, record: CommandRecord, code: ErrorCode, message: str) -> None:
         """Dead-letter a command without processing it, and say so to its client."""
         if record.offset > self.watermarks.get(record.topic, -1):
-            self._bury(record, code, message, *self._reply_to(record))
+            self._bury(record, Failure(code, message), *self._reply_to(record))
             self._advance(record)
 
     def skip_expired(self, topic: str, first: int, next_offset: int, now: int) -> None:
         """Go on at `next_offset`: retention deleted the commands from `first` on; says so in a dead letter."""
         self.clock = max(self.clock, now)
         gone = CommandRecord(topic, self._partition, first, self.clock, None, None, ())
-        message = f"retention deleted the commands at offsets {first}..{next_offset - 1} before they were processed"
-        self._bury(gone, ErrorCode.COMMANDS_EXPIRED, message, None, None)
+        message = (
+            f"retention deleted the commands at offsets {first}..{next_offset - 1} before they were processed"
+        )
+        self._bury(gone, Failure(ErrorCode.COMMANDS_EXPIRED, message), None, None)
         self.watermarks[topic] = next_offset - 1
         self._read += 1
 
@@ -133,9 +146,7 @@ class Batch:
 
     def progress(self) -> LaneProgress:
         """The lane's progress after the batch."""
-        return LaneProgress(
-            watermarks=self.watermarks, clock=self.clock, transactions=self._transactions + 1
-        )
+        return LaneProgress(watermarks=self.watermarks, clock=self.clock, transactions=self._transactions + 1)
 
     def _advance(self, record: CommandRecord) -> None:
         self.watermarks[record.topic] = record.offset
@@ -146,32 +157,33 @@ class Batch:
         if now < self.timers.next_due:
             return
         for timer in self.timers.take_due(now, MAX_TIMERS_AT_ONCE):
-            if self.timers.claim(timer):
-                self._read += 1
-                self.counts.timers += 1
-                self._undoable(lambda timer=timer: self._timer(timer), lambda: (None, None), None)  # type: ignore[misc]
+            if not self.timers.claim(timer):
+                continue
+            self._read += 1
+            self.counts.timers += 1
+            failure = self._attempt(partial(self._timer, timer))
+            if failure is not None:
+                self._bury_timer(timer, failure)
 
-    def _undoable(self, step: Any, reply_to: Any, record: CommandRecord | None) -> None:
-        """Run `step`; when it fails, none of its effects stay, and the record becomes a dead letter."""
+    def _attempt(self, step: Callable[[], None]) -> Failure | None:
+        """Run `step`; when it fails, none of its effects stay."""
         self.overlay.savepoint()
         outputs, next_due = len(self.outputs), self.timers.next_due
         try:
             step()
-            return
+            return None
         except LaneLostError:
             raise
         except OutputTooLargeError as error:
-            code, message, trace = ErrorCode.OUTPUT_TOO_LARGE, str(error), None
+            failure = Failure(ErrorCode.OUTPUT_TOO_LARGE, str(error))
         except Exception as error:
-            code, trace = ErrorCode.INTERNAL_ERROR, traceback.format_exc()
             message = f"{type(error).__name__} while processing; nothing of it took effect"
+            failure = Failure(ErrorCode.INTERNAL_ERROR, message, traceback.format_exc())
             self.counts.internal_errors += 1
         self.overlay.rollback()
         del self.outputs[outputs:]
         self.timers.next_due = next_due
-        if record is None:
-            record = CommandRecord("", self._partition, -1, self.clock, None, None, ())
-        self._bury(record, code, message, *reply_to(), trace)
+        return failure
 
     def _command(self, record: CommandRecord) -> None:
         rules = self._rules
@@ -186,7 +198,7 @@ class Batch:
                 max_bytes=rules.max_command_bytes,
             )
         except EnvelopeError as error:
-            self._bury(record, error.code, error.message, error.reply_to, error.command_id)
+            self._bury(record, Failure(error.code, error.message), error.reply_to, error.command_id)
             return
         owner = partition_for(record.key or b"", rules.partitions)
         if owner != self._partition:
@@ -244,9 +256,7 @@ class Batch:
             self._emit(OutRecord(output.topic, self._partition, output.key.encode(), output.value))
         for message in decision.messages:
             to = message.key.encode()
-            self._emit(
-                OutRecord(message.topic, partition_for(to, self._rules.partitions), to, message.value)
-            )
+            self._emit(OutRecord(message.topic, partition_for(to, self._rules.partitions), to, message.value))
         for late in decision.late_answers:
             self._reply(late.reply_to, late.command_id, late.answer)
         if decision.forgets:
@@ -264,18 +274,21 @@ class Batch:
             self._emit(reply_record(to, command_id, answer))
 
     def _bury(
-        self,
-        record: CommandRecord,
-        code: ErrorCode,
-        message: str,
-        reply_to: ReplyAddress | None,
-        command_id: str | None,
-        trace: str | None = None,
+        self, record: CommandRecord, failure: Failure, reply_to: ReplyAddress | None, command_id: str | None
     ) -> None:
+        """Dead-letter a record, and say so to its client when it can be reached."""
+        code, message, trace = failure
         self.counts.dead_letters[code] = self.counts.dead_letters.get(code, 0) + 1
         topic = self._rules.full_name(record.topic)
         self.outputs.append(dead_letter_record(record, topic, code, message, trace))
         self._reply(reply_to, command_id, refusal(code, message))
+
+    def _bury_timer(self, timer: DueTimer, failure: Failure) -> None:
+        """A timer has no record of its own: its dead letter has the key, and names it in the message."""
+        topic = next((t for t, f in self._rules.families.items() if f.name == timer.family), "")
+        record = CommandRecord(topic, self._partition, -1, self.clock, timer.key.encode(), None, ())
+        named = failure._replace(message=f"timer {timer.name}: {failure.message}")
+        self._bury(record, named, None, None)
 
     def _reply_to(self, record: CommandRecord) -> tuple[ReplyAddress | None, str | None]:
         """Where to say that a command failed, as far as that can be read."""

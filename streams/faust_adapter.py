@@ -12,6 +12,7 @@ import importlib.metadata
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
@@ -122,7 +123,11 @@ class LaneConsumerThread(driver.AIOKafkaConsumerThread):
         return self._delivered.get(tp)
 
     async def _fetch_records(
-        self, consumer: Any, active_partitions: Any, timeout: float | None = None, max_records: int | None = None
+        self,
+        consumer: Any,
+        active_partitions: Any,
+        timeout: float | None = None,
+        max_records: int | None = None,
     ) -> dict[TP, Chunk]:
         try:
             fetched = await super()._fetch_records(
@@ -277,10 +282,8 @@ class LaneConsumer(driver.Consumer):
         if not wanted:
             # An empty set would mean "all" to aiokafka.
             lanes.changed.clear()
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(lanes.changed.wait(), _NO_ROOM_POLL_S)
-            except TimeoutError:
-                pass
             return
         chunks = await self._getmany({AiokafkaPartition(*tp) for tp in wanted}, _FETCH_PATIENCE_S)
         for tp, chunk in chunks.items():

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import (
@@ -97,9 +98,9 @@ class KafkaLaneLog:
         self._ring = ring
         # Connected first: otherwise the client's first query for the coordinator finds no broker and waits 500 ms.
         for producer in ring:
-            self._patiently("connect", lambda producer=producer: producer.list_topics(timeout=_CALL_S))
+            self._patiently("connect", partial(producer.list_topics, timeout=_CALL_S))
         for producer in ring:
-            self._patiently("fence", lambda producer=producer: producer.init_transactions(_CALL_S))
+            self._patiently("fence", partial(producer.init_transactions, _CALL_S))
 
     def hung_partitions(self) -> dict[str, int]:
         """See `streams.ports.LaneLog`."""
@@ -211,14 +212,15 @@ class KafkaLaneLog:
                     produce(changelog, value, key, partition)
                 except BufferError:
                     self._enqueue(producer, changelog, value, key, partition, None, None)
-            for topic, to, key, value, headers in outputs:
+            for output in outputs:
+                topic, to, headers = names[output.topic], output.partition, output.headers
                 try:
                     if headers is None:
-                        produce(names[topic], value, key, to)
+                        produce(topic, output.value, output.key, to)
                     else:
-                        produce(names[topic], value, key, to, headers=list(headers))
+                        produce(topic, output.value, output.key, to, headers=list(headers))
                 except BufferError:
-                    self._enqueue(producer, names[topic], value, key, to, headers, None)
+                    self._enqueue(producer, topic, output.value, output.key, to, headers, None)
             self._commit(producer)
         except KafkaException as error:
             raise self._failed(producer, error) from error

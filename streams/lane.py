@@ -189,7 +189,9 @@ class Lane:
         at = (command.topic, command.offset)
         batch = self._batch()
         if at == self._poison:
-            batch.refuse(command, ErrorCode.OUTPUT_TOO_LARGE, "the broker refused what the command would write")
+            batch.refuse(
+                command, ErrorCode.OUTPUT_TOO_LARGE, "the broker refused what the command would write"
+            )
         else:
             batch.apply(command)
         try:
@@ -237,7 +239,9 @@ class Lane:
             time.sleep(_MARKER_POLL_S)
         if not hung:
             return
-        _log.warning("lane %d: transaction markers are missing in %s; ending what hangs", self.partition, hung)
+        _log.warning(
+            "lane %d: transaction markers are missing in %s; ending what hangs", self.partition, hung
+        )
         self._log.abort_hung(hung)
         deadline = time.monotonic() + _MARKER_PATIENCE_S
         while still := self._log.hung_partitions():
@@ -256,7 +260,9 @@ class Lane:
         stamp = store.stamp()
         store.close()
         if stamp is not None and stamp.position > offset:
-            _log.warning("lane %d: the local store is ahead of the healed changelog; thrown away", self.partition)
+            _log.warning(
+                "lane %d: the local store is ahead of the healed changelog; thrown away", self.partition
+            )
             self._stores.destroy(self.partition)
 
     def _usable_store(self, end: int) -> tuple[StateStore, int]:
@@ -277,7 +283,9 @@ class Lane:
         elif stamp.position > end:
             reason = f"its position {stamp.position} is past the changelog's end {end}"
         elif age > self._tombstones_kept_ms // 2:
-            reason = f"it was last written {age // 1000} s ago, and compaction may have dropped deletions since"
+            reason = (
+                f"it was last written {age // 1000} s ago, and compaction may have dropped deletions since"
+            )
         else:
             return store, stamp.position
         _log.info("lane %d: the local store is not used: %s", self.partition, reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -144,7 +144,9 @@ class LaneHost:
         for partition in sorted(self._owned):
             runner = self._runners[partition]
             if runner.state is not LaneState.SERVING:
-                found.append(f"lane {partition} is {runner.state}{_restored(runner)}: {runner.reason}".rstrip(": "))
+                found.append(
+                    f"lane {partition} is {runner.state}{_restored(runner)}: {runner.reason}".rstrip(": ")
+                )
         for (topic, partition), seconds in sorted(self._stalled.items()):
             found.append(
                 f"{topic} partition {partition} stands still for {seconds:.0f} s while its end moves on: "
@@ -264,7 +266,9 @@ def _restored(runner: LaneRunner) -> str:
     progress = runner.restore
     if progress is None:
         return ""
-    share = 100 if progress.end <= progress.start else (progress.position - progress.start) * 100 // (
-        progress.end - progress.start
+    share = (
+        100
+        if progress.end <= progress.start
+        else (progress.position - progress.start) * 100 // (progress.end - progress.start)
     )
     return f" restored {progress.records:,} records ({min(share, 100)}%)"

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -196,8 +197,9 @@ class LaneRunner:
             if self._stopping:
                 # It cannot be interrupted; the revocation must not wait for it.
                 return
-            woken = asyncio.ensure_future(self._wake.wait())
-            await asyncio.wait({self._opening, woken}, return_when=asyncio.FIRST_COMPLETED)
+            woken: asyncio.Future[Any] = asyncio.ensure_future(self._wake.wait())
+            waited: set[asyncio.Future[Any]] = {self._opening, woken}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             woken.cancel()
         self._opening.result()
         self._is_open = True
@@ -261,10 +263,8 @@ class LaneRunner:
 
     async def _sleep(self, seconds: float) -> None:
         self._wake.clear()
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), min(seconds, _LONGEST_SLEEP_S))
-        except TimeoutError:
-            pass
 
     def _skip_expired(self, topic: str) -> None:
         first, end = self._log.command_range(topic)

@@ -35,12 +35,17 @@ class Metrics:
         self.batch_commands = Histogram(
             "runlane_batch_commands", "Commands in one committed batch", buckets=_SIZES, registry=registry
         )
-        self.lanes_lost = Counter("runlane_lanes_lost_total", "Lanes that had to be opened again", registry=registry)
+        self.lanes_lost = Counter(
+            "runlane_lanes_lost_total", "Lanes that had to be opened again", registry=registry
+        )
         self.reread = Counter(
             "runlane_chunks_lost_total", "Fetched chunks that were lost and read again", registry=registry
         )
         self.lane_state = Gauge(
-            "runlane_lane_state", "1 for the present state of each lane", ["partition", "state"], registry=registry
+            "runlane_lane_state",
+            "1 for the present state of each lane",
+            ["partition", "state"],
+            registry=registry,
         )
         self.lag = Gauge(
             "runlane_lag_commands",
@@ -54,7 +59,9 @@ class Metrics:
             ["topic", "partition"],
             registry=registry,
         )
-        self.restored = Counter("runlane_restored_records_total", "Changelog records restored", registry=registry)
+        self.restored = Counter(
+            "runlane_restored_records_total", "Changelog records restored", registry=registry
+        )
 
     def batch(self, counts: BatchCounts, seconds: float) -> None:
         """Count a committed batch."""

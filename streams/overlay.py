@@ -33,7 +33,8 @@ class Overlay:
             data = self._store.get(at)
             record = None if data is None else table.decode(data)
             self._records[at] = record
-        return record  # type: ignore[return-value]
+        found: R | None = record
+        return found
 
     def scan(
         self, table: Table[R], *prefix: KeyPart, start: tuple[KeyPart, ...] | None = None

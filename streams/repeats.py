@@ -74,9 +74,7 @@ def remember(
         _prune(overlay, name, key, number - limits.repeat_limit, now - limits.repeat_ms)
 
 
-def expire(
-    overlay: Overlay, timers: TimerQueue, timer: DueTimer, now: int, limits: RepeatLimits
-) -> None:
+def expire(overlay: Overlay, timers: TimerQueue, timer: DueTimer, now: int, limits: RepeatLimits) -> None:
     """The key's timer: drop what is too old, and come again for the rest."""
     name = timer.family.removeprefix(_TIMER_FAMILY)
     oldest = _prune(overlay, name, timer.key, 0, now - limits.repeat_ms)

@@ -105,10 +105,14 @@ class Settings(BaseSettings):
     )
 
     command_timeout_s: float = Field(
-        30.0, gt=0, description="How long a client waits for the answer to a command, unless a call says else."
+        30.0,
+        gt=0,
+        description="How long a client waits for the answer to a command, unless a call says else.",
     )
     executor_group: str = Field(
-        "executors", min_length=1, description="Consumer group of executors; executors of one group share the runs."
+        "executors",
+        min_length=1,
+        description="Consumer group of executors; executors of one group share the runs.",
     )
     executor_concurrency: int = Field(10, ge=1, description="Runs that one executor executes at once.")
 

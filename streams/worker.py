@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 from contextlib import closing
@@ -36,6 +37,7 @@ def run(settings: Settings) -> None:
     layout = topic_admin.require_usable(settings)
     worker = WorkerApp(settings, resolve_brokers(settings), layout)
     wiring.declare_all(worker)
+    _collect_garbage_rarely()
     if settings.log_level != "debug":
         _quiet_libraries()
     LaneWorker(
@@ -53,6 +55,12 @@ def _require_free_port(settings: Settings) -> None:
                 f"The health server cannot listen on {settings.web_host}:{settings.web_port}: {error.strerror}.",
                 "choose another port by RUNLANE_WEB_PORT or --web-port",
             ) from error
+
+
+def _collect_garbage_rarely() -> None:
+    # Batches make many short-lived containers and hardly a cycle: the default thresholds cost a tenth of the time.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _quiet_libraries() -> None:
