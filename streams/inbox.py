@@ -36,6 +36,7 @@ class Inbox:
         self._chunks: deque[Chunk] = deque()
         self._head: dict[str, int] = {}
         self._epoch: dict[str, int] = {}
+        self._early: list[Chunk] = []
         self.pending = 0
         """Commands that wait."""
 
@@ -46,19 +47,29 @@ class Inbox:
         for topic, (watermark, epoch) in sought.items():
             self._head[topic] = watermark
             self._epoch[topic] = epoch
+        early, self._early = self._early, []
+        for chunk in early:
+            self.put(chunk)
 
     def clear(self) -> None:
         """Drop all; nothing is accepted until the next `restart`."""
         self._chunks.clear()
         self._head.clear()
         self._epoch.clear()
+        self._early.clear()
         self.pending = 0
 
     def put(self, chunk: Chunk) -> None:
-        """Add a fetched chunk; one of another epoch is dropped, since it will come again."""
-        if chunk.epoch == self._epoch.get(chunk.topic):
+        """Add a fetched chunk; one of an older epoch is dropped, since it will come again.
+
+        One of a newer epoch follows a seek whose `restart` is about to come.
+        """
+        epoch = self._epoch.get(chunk.topic, -1)
+        if chunk.epoch == epoch:
             self._chunks.append(chunk)
             self.pending += len(chunk.records)
+        elif chunk.epoch > epoch:
+            self._early.append(chunk)
 
     def head(self, topic: str) -> int | None:
         """Offset of the last command taken; None when the topic has not been sought."""
@@ -67,7 +78,7 @@ class Inbox:
     def take(self, max_commands: int, max_bytes: int) -> tuple[list[CommandRecord], set[str]]:
         """The next commands, at least one when there is one, and the topics that have to be sought again.
 
-        Bytes are counted by chunk, so a batch may exceed `max_bytes` by part of a chunk.
+        Bytes are counted as the average of a chunk; a single command may exceed `max_bytes`.
         """
         taken: list[CommandRecord] = []
         gaps: set[str] = set()
@@ -79,9 +90,12 @@ class Inbox:
                 gaps.add(topic)
                 self.pending -= len(chunk.records)
                 continue
-            room = max_commands - len(taken)
             per_record = max(1, chunk.size // max(1, len(chunk.records)))
-            room = max(1, min(room, (max_bytes - size) // per_record))
+            room = min(max_commands - len(taken), (max_bytes - size) // per_record)
+            if room < 1 and taken:
+                self._chunks.appendleft(chunk)
+                break
+            room = max(room, 1)
             part = chunk.records[:room]
             taken.extend(part)
             size += per_record * len(part)

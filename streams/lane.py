@@ -124,14 +124,23 @@ class Lane:
         """
         with self._lock:
             self._release()
+            started = time.monotonic()
             self._log.fence()
             self._heal()
+            fenced = time.monotonic()
             self._changelog_id = self._log.changelog_id()
             end = self._log.changelog_end()
             store, position = self._usable_store(end)
             self._store = store
-            self._restore(store, position, end)
+            records = self._restore(store, position, end)
             self._load(store)
+            _log.info(
+                "lane %d opened: taken over in %.2f s, %d records restored in %.2f s",
+                self.partition,
+                fenced - started,
+                records,
+                time.monotonic() - fenced,
+            )
 
     def process(self, commands: Sequence[CommandRecord], timers_until: int | None = None) -> BatchCounts:
         """Apply commands in order, then fire timers due by `timers_until`; returns once all of it is committed.
@@ -296,12 +305,13 @@ class Lane:
         self._stores.destroy(self.partition)
         return self._stores.open(self.partition)
 
-    def _restore(self, store: StateStore, start: int, end: int) -> None:
+    def _restore(self, store: StateStore, start: int, end: int) -> int:
         records = 0
         for changes, position in self._log.read_changelog(start, end):
             store.write(changes, StoreStamp(self._changelog_id, position, self._wall_clock()))
             records += len(changes)
             self._on_restore(RestoreProgress(start, position, end, records))
+        return records
 
     def _load(self, store: StateStore) -> None:
         data = store.get(PROGRESS.key())

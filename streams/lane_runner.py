@@ -158,7 +158,6 @@ class LaneRunner:
                 pause = _FIRST_PAUSE_S
                 self._timers_from = time.monotonic() + _TIMER_GRACE_S
                 self._set_state(LaneState.SERVING)
-                _log.info("lane %d serves", self.partition)
                 await self._serve()
             except LaneHaltedError as error:
                 self._is_open = False
