@@ -60,14 +60,25 @@ class CommandSet:
 
 
 def _field_error(model: type[Command], body: dict[str, Any], error: ValidationError) -> FieldError:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
     if path and path[0] == model.model_fields["type"].annotation.__args__[0]:  # type: ignore[union-attr]
         path = path[1:]
     name = path[0] if path else ""
     code = model.field_codes.get(name, ErrorCode.INVALID_COMMAND)
-    event = body.get("event")
-    if code is ErrorCode.INVALID_RUN_EVENT and isinstance(event, dict) and event.get("type") == "terminal":
+    kind = body[name].get("type") if isinstance(body.get(name), dict) else None
+    if code is ErrorCode.INVALID_RUN_EVENT and kind == "terminal":
         return FieldError(code, "event.type: a run is ended with terminal.set, not with a terminal event")
+    text = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "union_tag_invalid":
+        # The library's own text quotes the value.
+        path.append("type")
+        text = f"Input should be one of {first['ctx']['expected_tags']}"
+    elif first["type"] == "union_tag_not_found":
+        path.append("type")
+        text = "Field required"
+    elif len(path) > 1 and path[1] == kind:
+        # Where a value may be of several types, the library puts the type's name between the fields' names.
+        del path[1]
     where = ".".join(path)
-    return FieldError(code, f"{where}: {first['msg']}" if where else first["msg"])
+    return FieldError(code, f"{where}: {text}" if where else text)
