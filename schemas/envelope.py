@@ -77,11 +77,13 @@ def read_envelope(
             ErrorCode.COMMAND_TOO_LARGE, f"the value has {len(value)} bytes; at most {max_bytes} are accepted"
         )
     if not key or len(key) > MAX_KEY_BYTES:
+        command_id = _readable_id(value)
         size = "is missing" if key is None else f"has {len(key)} bytes"
         raise wrong(ErrorCode.INVALID_KEY, f"the key {size}; it must have 1..{MAX_KEY_BYTES} bytes")
     try:
         entity = key.decode()
     except UnicodeDecodeError:
+        command_id = _readable_id(value)
         raise wrong(ErrorCode.INVALID_KEY, "the key is not UTF-8") from None
     if value is None:
         raise wrong(ErrorCode.INVALID_JSON, "the record has no value; a JSON object is needed")
@@ -91,9 +93,7 @@ def read_envelope(
         raise wrong(ErrorCode.INVALID_JSON, str(error)) from None
     if type(body) is not dict:
         raise wrong(ErrorCode.INVALID_JSON, "the value is JSON but not an object")
-    given_id = body.get("commandId")
-    if type(given_id) is str and 1 <= len(given_id) <= MAX_COMMAND_ID_CHARACTERS:
-        command_id = given_id
+    command_id = _id_in(body)
     type_ = body.get("type")
     if type(type_) is not str or type_ not in commands.by_type:
         known = ", ".join(sorted(commands.by_type))
@@ -110,6 +110,20 @@ def read_envelope(
     if wrong_address:
         raise wrong(ErrorCode.INVALID_REPLY_ADDRESS, wrong_address)
     return Envelope(type_, command_id, entity, body, reply_to)
+
+
+def _id_in(body: dict[str, Any]) -> str | None:
+    given = body.get("commandId")
+    return given if type(given) is str and 1 <= len(given) <= MAX_COMMAND_ID_CHARACTERS else None
+
+
+def _readable_id(value: bytes | None) -> str | None:
+    """The id of a command whose key is wrong, as far as the value can be read."""
+    try:
+        body = decode(value or b"")
+    except InvalidJsonError:
+        return None
+    return _id_in(body) if type(body) is dict else None
 
 
 def read_reply_address(headers: Headers, partitions: int) -> ReplyAddress | None:
