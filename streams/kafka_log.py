@@ -87,6 +87,7 @@ class KafkaLaneLog:
         self._partition = partition
         self._stopping = stopping
         self._ring: list[Producer] = []
+        self._admin: AdminClient | None = None
         self._turn = 0
         self._names = {name: config.full_name(name) for name in TOPICS}
         self._changelog = self._names[STATE_CHANGELOG.name]
@@ -124,12 +125,12 @@ class KafkaLaneLog:
         """Id of the changelog topic."""
         topics = TopicCollection([self._changelog])
 
-        def ask() -> str:
-            admin = self._admin()
-            described = admin.describe_topics(topics, request_timeout=_CALL_S)[self._changelog].result()
-            return str(described.topic_id)
+        def ask(admin: AdminClient) -> str:
+            return str(
+                admin.describe_topics(topics, request_timeout=_CALL_S)[self._changelog].result().topic_id
+            )
 
-        found: str = self._patiently("describe the changelog", ask)
+        found: str = self._ask_admin("describe the changelog", ask)
         return found
 
     def changelog_end(self) -> int:
@@ -233,6 +234,7 @@ class KafkaLaneLog:
         for producer in self._ring:
             producer.purge()
         self._ring = []
+        self._admin = None
 
     def _enqueue(
         self,
@@ -294,10 +296,22 @@ class KafkaLaneLog:
             }
         )
 
-    def _admin(self) -> AdminClient:
-        # A fresh one each time: after a broker restart a kept one answers list_offsets with
-        # FENCED_LEADER_EPOCH for ever.
-        return AdminClient({"bootstrap.servers": self._config.brokers, "logger": _log})
+    def _ask_admin(self, what: str, ask: Callable[[AdminClient], Any]) -> Any:
+        """Ask the cluster, with an admin client of this opening; after an error with a fresh one."""
+
+        def attempt() -> Any:
+            admin = self._admin
+            if admin is None:
+                admin = AdminClient({"bootstrap.servers": self._config.brokers, "logger": _log})
+                # Connected first: the first list_offsets of a cold client stalls for 3 s now and then.
+                admin.list_topics(timeout=_CALL_S)
+            # A kept client answers list_offsets with FENCED_LEADER_EPOCH for ever after a broker restart.
+            self._admin = None
+            answer = ask(admin)
+            self._admin = admin
+            return answer
+
+        return self._patiently(what, attempt)
 
     def _offsets(
         self, topics: Iterable[str], isolation: IsolationLevel, spec: OffsetSpec | None = None
@@ -308,13 +322,11 @@ class KafkaLaneLog:
         }
         full = {self._names[topic]: topic for topic in topics}
 
-        def ask() -> dict[str, int]:
-            # Held until all is answered: a client that is collected leaves its futures waiting for ever.
-            admin = self._admin()
+        def ask(admin: AdminClient) -> dict[str, int]:
             futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_CALL_S)
             return {full[at.topic]: future.result().offset for at, future in futures.items()}
 
-        found: dict[str, int] = self._patiently("list offsets", ask)
+        found: dict[str, int] = self._ask_admin("list offsets", ask)
         if OFFSET_INVALID in found.values():
             raise LaneLostError("the broker does not know an offset yet")
         return found
