@@ -91,15 +91,17 @@ class RunReporter:
         self._position += 1
         if self._position <= self._applied:
             return
-        pending = await self._client.sender.begin(
-            "events.append",
+        sender, run_id, command_id = (
+            self._client.sender,
             self._dispatch.run_id,
-            {"event": event, **self._identity()},
-            command_id=self._ids.event(self._position),
+            self._ids.event(self._position),
         )
-        # Kafka keeps the command, so nothing depends on the answer: without a coordinator they pile up.
-        if len(self._awaited) == _MAX_AWAITED:
-            self._client.sender.forget(self._awaited.popleft())
+        fields = {"event": event, **self._identity()}
+        # Kafka keeps the command, so nothing but an early stop depends on the answer: a flood needs not all.
+        if len(self._awaited) >= _MAX_AWAITED:
+            await sender.post("events.append", run_id, fields, command_id=command_id)
+            return
+        pending = await sender.begin("events.append", run_id, fields, command_id=command_id)
         self._awaited.append(pending)
         pending.reply.add_done_callback(self._answered)
 
