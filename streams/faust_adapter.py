@@ -28,6 +28,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types.tuples import TP
 from mode.utils.futures import notify
 
+from streams import lenient_records
 from streams.inbox import Chunk
 from streams.ports import CommandRecord
 from streams.user_errors import UserError
@@ -85,6 +86,7 @@ class LaneConsumerThread(driver.AIOKafkaConsumerThread):
         self._epochs: dict[TP, int] = {}
 
     def _create_worker_consumer(self, transport: Any) -> Any:
+        lenient_records.install()
         consumer = super()._create_worker_consumer(transport)
         # Faust fixes the wait at 1,500 ms: a partition whose chunk was just taken waits for the fetch in flight.
         consumer._fetch_max_wait_ms = self._lanes_app.fetch_wait_ms
