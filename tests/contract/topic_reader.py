@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import (
@@ -35,7 +35,13 @@ class Record:
     key: bytes | None
     value: bytes | None
     timestamp: int
-    headers: tuple[tuple[str, bytes | None], ...]
+    message: Message = field(repr=False)
+
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        """The headers in their order."""
+        # Only for who asks: the native client fails on a header whose name is not UTF-8.
+        return tuple(self.message.headers() or ())
 
     def json(self) -> dict[str, Any]:
         """The value as a JSON object."""
@@ -187,11 +193,6 @@ def end_offsets(brokers: str, partitions: list[TopicPartition]) -> dict[int, int
 
 
 def _record(topic: str, message: Message) -> Record:
-    try:
-        headers = message.headers()
-    except SystemError:
-        # The native client cannot show a header whose name is not UTF-8.
-        headers = [("(unreadable)", None)]
     return Record(
         topic=topic,
         partition=message.partition(),
@@ -199,5 +200,5 @@ def _record(topic: str, message: Message) -> Record:
         key=message.key(),
         value=message.value(),
         timestamp=message.timestamp()[1],
-        headers=tuple(headers or ()),
+        message=message,
     )
