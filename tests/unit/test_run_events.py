@@ -235,3 +235,11 @@ def test_an_unknown_run_has_no_events(lane: RunLane) -> None:
     assert lane.list() == {"events": [], "latestSeq": 0, "firstSeq": 0}
     assert result(lane.send("terminal.get")) == {"terminal": None}
     assert lane.state == {}
+
+
+def test_a_hole_in_the_kept_events_is_a_bug_and_no_answer(lane: RunLane) -> None:
+    for _ in range(3):
+        lane.log()
+    del lane.state[EVENTS.key("r", 2)]
+    with pytest.raises(LookupError, match="event 2"):
+        lane.list()
