@@ -54,7 +54,7 @@ class CommandSet:
     def parse(self, body: dict[str, Any]) -> Command:
         """The command that a decoded value stands for; its `type` is in `by_type`. Raises `FieldError`."""
         try:
-            return self.adapter.validate_python(body)  # type: ignore[no-any-return]
+            return self.adapter.validator.validate_python(body)  # type: ignore[no-any-return]
         except ValidationError as error:
             raise _field_error(self.by_type[body["type"]], body, error) from None
 

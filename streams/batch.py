@@ -9,8 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from agents.families import Family
 from agents.machine import Answer, Decision, FiredTimer, Request, refusal
@@ -26,6 +25,8 @@ from streams.overlay import Overlay
 from streams.partitioner import partition_for
 from streams.ports import CommandRecord, LaneLostError, OutRecord, StateChange, StateStore
 from streams.timers import DueTimer, TimerQueue
+
+T = TypeVar("T")
 
 MAX_OUTPUT_BYTES = 1024 * 1024 + 64 * 1024
 """Most bytes of key and value of one output or state record (wire 2)."""
@@ -113,7 +114,7 @@ class Batch:
             self.counts.skipped += 1
             return
         self._at(max(self.clock, record.timestamp))
-        failure = self._attempt(partial(self._command, record))
+        failure = self._attempt(self._command, record)
         if failure is not None:
             self._bury(record, failure, *self._reply_to(record))
         self._advance(record)
@@ -161,16 +162,16 @@ class Batch:
                 continue
             self._read += 1
             self.counts.timers += 1
-            failure = self._attempt(partial(self._timer, timer))
+            failure = self._attempt(self._timer, timer)
             if failure is not None:
                 self._bury_timer(timer, failure)
 
-    def _attempt(self, step: Callable[[], None]) -> Failure | None:
-        """Run `step`; when it fails, none of its effects stay."""
+    def _attempt(self, step: Callable[[T], None], what: T) -> Failure | None:
+        """Run `step(what)`; when it fails, none of its effects stay."""
         self.overlay.savepoint()
         outputs, next_due = len(self.outputs), self.timers.next_due
         try:
-            step()
+            step(what)
             return None
         except LaneLostError:
             raise

@@ -28,7 +28,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types.tuples import TP
 from mode.utils.futures import notify
 
-from streams import lenient_records
+from streams import fetched_records
 from streams.inbox import Chunk
 from streams.ports import CommandRecord
 from streams.user_errors import UserError
@@ -86,7 +86,7 @@ class LaneConsumerThread(driver.AIOKafkaConsumerThread):
         self._epochs: dict[TP, int] = {}
 
     def _create_worker_consumer(self, transport: Any) -> Any:
-        lenient_records.install()
+        fetched_records.install(self._lanes_app.short_names)
         consumer = super()._create_worker_consumer(transport)
         # Faust fixes the wait at 1,500 ms: a partition whose chunk was just taken waits for the fetch in flight.
         consumer._fetch_max_wait_ms = self._lanes_app.fetch_wait_ms
@@ -154,14 +154,9 @@ class LaneConsumerThread(driver.AIOKafkaConsumerThread):
             self._delivered[tp] = records[-1].offset
         return chunks
 
-    def _chunk(self, tp: TP, previous: int, records: Sequence[Any]) -> Chunk:
-        name = self._lanes_app.short_names[tp.topic]
-        partition = tp.partition
-        commands = [
-            CommandRecord(name, partition, r.offset, r.timestamp, r.key, r.value, r.headers) for r in records
-        ]
-        size = sum(len(r.key or b"") + len(r.value or b"") for r in records)
-        return Chunk(name, previous, self._epochs[tp], commands, size)
+    def _chunk(self, tp: TP, previous: int, commands: Sequence[CommandRecord]) -> Chunk:
+        size = sum([len(command.value or b"") for command in commands])
+        return Chunk(commands[0].topic, previous, self._epochs[tp], commands, size)
 
     def _out_of_range(self, partitions: Iterable[Any]) -> None:
         self._sync()

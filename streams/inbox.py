@@ -26,7 +26,7 @@ class Chunk:
     epoch: int
     records: Sequence[CommandRecord]
     size: int
-    """Bytes of keys and values."""
+    """Bytes of the values."""
 
 
 class Inbox:

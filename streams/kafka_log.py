@@ -38,6 +38,7 @@ _CALL_S = 10.0
 _COMMIT_CALL_S = 5.0
 _RESTORE_CHUNK = 5000
 _CLIENT_QUEUE_RECORDS = 500_000
+_LINGER_MS = 100
 _STABLE_OFFSET_PATIENCE_S = 30.0
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -287,7 +288,8 @@ class KafkaLaneLog:
                 "client.id": f"{config.client_id}-lane-{self._partition}-{index}",
                 "transactional.id": config.full_name(f"lane-{self._partition}-{index}"),
                 "transaction.timeout.ms": config.transaction_timeout_ms,
-                "linger.ms": 0,
+                # The commit flushes at once; until then records gather into large batches.
+                "linger.ms": _LINGER_MS,
                 "compression.type": "lz4",
                 "message.max.bytes": _CLIENT_MAX_MESSAGE_BYTES,
                 "queue.buffering.max.messages": _CLIENT_QUEUE_RECORDS,

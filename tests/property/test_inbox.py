@@ -62,7 +62,7 @@ def test_every_command_is_taken_once_and_in_order_whatever_gets_lost(
             seek()
 
     seek()
-    for step in [*steps, *["fetch", "take"] * len(offsets)]:
+    for step in steps:
         if step == "fetch" and (found := fetch()):
             inbox.put(found)
         elif step == "lose" and (found := fetch()):
@@ -75,12 +75,15 @@ def test_every_command_is_taken_once_and_in_order_whatever_gets_lost(
             take(1)
         elif step == "seek":
             seek()
-    # What a watchdog does: something was handed out that never arrived, and nothing follows it.
-    if watermark < delivered:
-        seek()
-        while found := fetch():
+    while watermark < offsets[-1]:
+        if found := fetch():
             inbox.put(found)
-        take(1000)
+            take(1000)
+        elif inbox.pending:
+            take(1000)
+        else:
+            # What the watchdog does: something was handed out that never arrived, and nothing follows it.
+            seek()
     assert taken == offsets
     assert inbox.pending == 0
 

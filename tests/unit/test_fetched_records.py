@@ -10,10 +10,10 @@ from aiokafka.consumer import fetcher
 from aiokafka.record._crecords import MemoryRecords as NativeRecords
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from streams import lenient_records
+from streams import fetched_records
 from tests.contract.raw_produce import crc32c, record_batch
 
-lenient_records.install()
+fetched_records.install({})
 
 Read = list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
 
