@@ -34,6 +34,12 @@ EVENT = {"type": "log", "line": "hello"}
 
 
 @pytest.fixture
+def admin(broker: str) -> AdminClient:
+    """An admin client; it must outlive what it is asked."""
+    return AdminClient({"bootstrap.servers": broker})
+
+
+@pytest.fixture
 def lone_prefix(broker: str) -> Iterator[str]:
     """A prefix of its own whose topics have one partition, and no worker yet."""
     settings = Settings(brokers=broker, prefix=f"lone{uuid.uuid4().hex[:8]}", partitions=1)
@@ -77,27 +83,25 @@ def transactional_ids(broker: str, wanted: Callable[[str], bool]) -> set[str]:
     return {name for name in found if wanted(name)}
 
 
-def test_topics_are_named_by_the_prefix_and_all_are_there(
-    client: BareClient, broker: str, prefix: str
-) -> None:
-    existing = AdminClient({"bootstrap.servers": broker}).list_topics(timeout=PATIENCE_S).topics
+def test_topics_are_named_by_the_prefix_and_all_are_there(admin: AdminClient, prefix: str) -> None:
+    existing = admin.list_topics(timeout=PATIENCE_S).topics
     assert {name for name in existing if name.startswith(prefix)} == {f"{prefix}-{name}" for name in TOPICS}
 
 
-def test_all_topics_have_as_many_partitions_as_the_command_topics(broker: str, prefix: str) -> None:
-    existing = AdminClient({"bootstrap.servers": broker}).list_topics(timeout=PATIENCE_S).topics
+def test_all_topics_have_as_many_partitions_as_the_command_topics(admin: AdminClient, prefix: str) -> None:
+    existing = admin.list_topics(timeout=PATIENCE_S).topics
     assert {len(existing[f"{prefix}-{name}"].partitions) for name in TOPICS} == {4}
 
 
-def test_command_topics_have_the_brokers_time(broker: str, prefix: str) -> None:
+def test_command_topics_have_the_brokers_time(admin: AdminClient, prefix: str) -> None:
     resources = [ConfigResource(ResourceType.TOPIC, f"{prefix}-{name}-commands") for name in COMMAND_TOPICS]
-    for answer in AdminClient({"bootstrap.servers": broker}).describe_configs(resources).values():
+    for answer in admin.describe_configs(resources).values():
         assert answer.result()["message.timestamp.type"].value == "LogAppendTime"
 
 
-def test_terminals_and_changelog_are_compacted_and_nothing_else(broker: str, prefix: str) -> None:
+def test_terminals_and_changelog_are_compacted_and_nothing_else(admin: AdminClient, prefix: str) -> None:
     resources = [ConfigResource(ResourceType.TOPIC, f"{prefix}-{name}") for name in TOPICS]
-    described = AdminClient({"bootstrap.servers": broker}).describe_configs(resources)
+    described = admin.describe_configs(resources)
     compacted = {
         resource.name.removeprefix(f"{prefix}-")
         for resource, answer in described.items()
@@ -106,8 +110,8 @@ def test_terminals_and_changelog_are_compacted_and_nothing_else(broker: str, pre
     assert compacted == {"run-terminals", "state-changelog"}
 
 
-def test_the_consumer_group_is_lanes(broker: str, prefix: str, client: BareClient) -> None:
-    groups = AdminClient({"bootstrap.servers": broker}).list_consumer_groups().result().valid
+def test_the_consumer_group_is_lanes(admin: AdminClient, prefix: str, client: BareClient) -> None:
+    groups = admin.list_consumer_groups().result().valid
     assert [group.group_id for group in groups if group.group_id.startswith(prefix)] == [f"{prefix}-lanes"]
 
 

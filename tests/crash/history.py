@@ -1,0 +1,90 @@
+"""What a checker knows: the records of the topics, and what the client sent. Imports nothing of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+TOPICS = (
+    "run-commands",
+    "run-events",
+    "run-terminals",
+    "run-dispatch",
+    "replies",
+    "dead-letters",
+    "state-changelog",
+)
+
+
+class Place(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    """Without prefix."""
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One committed record."""
+
+    place: Place
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """The value as a JSON object; empty when it is none."""
+        try:
+            body = json.loads(self.value or b"")
+        except ValueError:
+            return {}
+        return body if isinstance(body, dict) else {}
+
+    def header(self, name: str) -> bytes | None:
+        """The last header of a name."""
+        return dict(self.headers).get(name)
+
+
+@dataclass(frozen=True)
+class SentCommand:
+    """A record that the broker acknowledged to the client."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True)
+class History:
+    """All committed records by topic, each partition in the order of its offsets, and what the client sent."""
+
+    partitions: int
+    rows: Mapping[str, list[Row]]
+    sent: list[SentCommand] = field(default_factory=list)
+
+    def partition(self, topic: str, number: int) -> list[Row]:
+        """The records of one partition, in order."""
+        return [row for row in self.rows[topic] if row.place.partition == number]
+
+    def replaced(self, topic: str, rows: Iterable[Row]) -> History:
+        """The same history with other records in one topic."""
+        return History(self.partitions, {**self.rows, topic: list(rows)}, self.sent)
+
+
+class Violation(NamedTuple):
+    """One way in which a history breaks what was promised."""
+
+    rule: str
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.where}: {self.what}"
