@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from schemas import dead_letters as headers_of
 from schemas.errors import ERRORS, ErrorCode
 from schemas.topics import DEAD_LETTERS
 from streams import topic_admin
-from streams.messaging.kafka_config import producer_config, reader_config
+from streams.messaging.kafka_config import producer_config
+from streams.messaging.topic_scan import scan_topic
 from streams.partitioner import partition_for
 from streams.settings import Settings
 from streams.user_errors import UserError
 
-_POLL_S = 0.5
 _SEND_PATIENCE_S = 30.0
 
 Header = tuple[str, bytes | None]
@@ -118,8 +117,8 @@ def scan(settings: Settings, *, with_values: bool) -> Iterator[DeadLetter]:
     """
     partitions = topic_admin.require_equal_partitions(settings, patience_s=settings.command_timeout_s)
     topic = settings.name(DEAD_LETTERS.name)
-    places = [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)]
-    for letter in _read(settings, places):
+    for message in scan_topic(settings, topic, partitions):
+        letter = _letter(message)
         yield letter if with_values else replace(letter, value=None)
 
 
@@ -131,15 +130,14 @@ def fetch(settings: Settings, partition: int, offset: int) -> DeadLetter:
         raise UserError(
             f"There is no partition {partition} in {topic}.", f"its partitions are 0..{partitions - 1}"
         )
-    found = None
-    with closing(_read(settings, [TopicPartition(topic, partition, offset)])) as letters:
-        found = next(letters, None)
-    if found is None or found.offset != offset:
+    with closing(scan_topic(settings, topic, {partition: offset})) as messages:
+        message = next(messages, None)
+    if message is None or message.offset() != offset:
         raise UserError(
             f"There is no dead letter at {partition}:{offset} in {topic}.",
             "`runlane dead-letters list` shows where they are; the topic's retention deletes old ones",
         )
-    return found
+    return _letter(message)
 
 
 def replay(settings: Settings, letters: Iterable[DeadLetter]) -> list[Replayed]:
@@ -177,32 +175,6 @@ def _send(producer: Any, letter: DeadLetter, partitions: int) -> Replayed:
     if failure is not None:
         raise UserError(f"{letter.place} could not be sent to {topic}[{partition}]: {failure.str()}")
     return outcome
-
-
-def _read(settings: Settings, places: list[Any]) -> Generator[DeadLetter]:
-    """The records from these places to the ends of their partitions."""
-    with closing(Consumer(reader_config(settings))) as consumer:
-        consumer.assign(places)
-        open_partitions = {place.partition for place in places}
-        heard = time.monotonic()
-        while open_partitions:
-            message = consumer.poll(_POLL_S)
-            if message is None:
-                if time.monotonic() - heard > settings.command_timeout_s:
-                    raise UserError(
-                        f"{places[0].topic} could not be read to its end: the broker has been silent for "
-                        f"{settings.command_timeout_s:g} s.",
-                        "check that Kafka runs",
-                    )
-                continue
-            heard = time.monotonic()
-            error = message.error()
-            if error is None:
-                yield _letter(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                open_partitions.discard(message.partition())
-            elif not error.retriable():
-                raise UserError(f"{places[0].topic} could not be read: {error.str()}.")
 
 
 def _letter(message: Any) -> DeadLetter:

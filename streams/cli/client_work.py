@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import typer
 
@@ -30,6 +30,22 @@ def with_client(session: Session, work: Callable[[RunlaneClient], Awaitable[T]])
     quiet_kafka(session)
     try:
         return asyncio.run(_work(session, work))
+    except asyncio.CancelledError:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def interruptible(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The result of a coroutine that Ctrl-C and SIGTERM cancel; the command then ends with `INTERRUPTED`."""
+
+    async def watched() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        for signal_number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(signal_number, task.cancel)
+        return await work()
+
+    try:
+        return asyncio.run(watched())
     except asyncio.CancelledError:
         raise typer.Exit(INTERRUPTED) from None
 

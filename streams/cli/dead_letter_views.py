@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from schemas import dead_letters as headers_of
-from streams.cli.output import facts, printable, size
+from streams.cli.output import facts, size
 from streams.cli.run_views import moment
 from streams.dead_letter_box import DeadLetter, Replayed
+from streams.terminal_text import printable
 
 _SHOWN_BYTES = 4096
 _HEX_COLUMNS = 16

@@ -11,8 +11,10 @@ from typing import Annotated
 import typer
 
 from streams.cli import (
+    bench_commands,
     broker_commands,
     dead_letter_commands,
+    demo_commands,
     executor_commands,
     run_commands,
     schema_commands,
@@ -42,6 +44,8 @@ app.add_typer(schema_commands.app, name="schemas")
 app.add_typer(settings_commands.app)
 app.add_typer(worker_commands.app)
 app.add_typer(executor_commands.app)
+app.add_typer(bench_commands.app, name="bench")
+app.add_typer(demo_commands.app)
 
 _SWITCHES = {"--json", "--debug"}
 _OPTIONS = {"--brokers", "--prefix", "--config"}

@@ -21,7 +21,6 @@ from rich.text import Text
 from streams.user_errors import UserError
 
 _PIPE_WIDTH = 160
-_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 class Output:
@@ -92,11 +91,6 @@ def facts(values: Mapping[str, object]) -> Table:
         shown = value if isinstance(value, Text) else "-" if value is None else str(value)
         made.add_row(name, shown)
     return made
-
-
-def printable(text: str) -> str:
-    """The text with control characters made visible: what comes from outside cannot drive the terminal."""
-    return text.translate(_VISIBLE)
 
 
 def duration(milliseconds: float) -> str:

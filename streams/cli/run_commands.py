@@ -15,11 +15,11 @@ from schemas.json_codec import InvalidJsonError, decode
 from schemas.run_results import SubmitResult
 from schemas.terminals import TerminalState
 from streams.cli.client_work import with_client
-from streams.cli.output import printable
 from streams.cli.run_views import end_view, status_text, status_view
 from streams.cli.session import Session, session_of
 from streams.client import RunlaneClient
 from streams.run_calls import CallOptions
+from streams.terminal_text import printable
 from streams.user_errors import UserError
 
 app = typer.Typer()

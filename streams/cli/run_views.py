@@ -15,8 +15,9 @@ from rich.text import Text
 from schemas.events import LogEvent, ProgressEvent, StatusEvent, TerminalEvent
 from schemas.run_results import StatusResult
 from schemas.terminals import TerminalState
-from streams.cli.output import duration, facts, printable
+from streams.cli.output import duration, facts
 from streams.run_events import AnyRunEvent, UnknownEvent
+from streams.terminal_text import printable
 
 _STATUS_STYLES = {
     "running": "cyan",
