@@ -57,12 +57,15 @@ class RunlaneClient(RunCalls):
         self._readers: set[TopicReader] = set()
         self._watch: TerminalWatch | None = None
 
-    async def open(self) -> Self:
-        """Connect; from then on no reply is missed. Raises `UserError`: no broker, or topics missing."""
-        await self.sender.open()
+    async def open(self, patience_s: float | None = None) -> Self:
+        """Connect, within `patience_s` (default: `command_timeout_s`); from then on no reply is missed.
+
+        Raises `UserError` when the broker does not answer, or topics are missing.
+        """
+        await self.sender.open(patience_s)
         return self
 
-    async def close(self, timeout_s: float = 10.0) -> None:
+    async def close(self, timeout_s: float = 5.0) -> None:
         """Send what is queued, for at most `timeout_s`, end all iterators, and disconnect."""
         if self._watch is not None:
             await self._watch.close()

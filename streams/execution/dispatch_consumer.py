@@ -19,7 +19,7 @@ _ROOM_WAIT_S = 0.2
 _COMMIT_EVERY_S = 0.2
 _END_PATIENCE_S = 5.0
 _REVOKE_PATIENCE_S = 3.0
-_CLOSE_PATIENCE_S = 2.0
+_CLOSE_PATIENCE_S = 1.0
 _log = logging.getLogger("runlane.executor")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 
 class OffsetLedger:
     """Records of one partition, done in any order, committed in the partition's order.
@@ -11,7 +13,8 @@ class OffsetLedger:
     """
 
     def __init__(self) -> None:
-        self._open: dict[int, bool] = {}
+        # Ordered, and unlike a dict quick at its front however much was deleted there.
+        self._open: OrderedDict[int, bool] = OrderedDict()
         self._next = -1
         self._committed = -1
 
@@ -24,10 +27,8 @@ class OffsetLedger:
         """A record is done with all its effects."""
         if offset in self._open:
             self._open[offset] = True
-        for oldest in list(self._open):
-            if not self._open[oldest]:
-                break
-            del self._open[oldest]
+        while self._open and self._open[next(iter(self._open))]:
+            self._open.popitem(last=False)
 
     @property
     def busy(self) -> bool:

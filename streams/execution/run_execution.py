@@ -43,19 +43,23 @@ class RunExecution:
                 return
             started = time.monotonic()
             outcome, total_rows = await self._outcome()
+            if reporter.over is None:
+                await self._report(outcome, total_rows, round((time.monotonic() - started) * 1000))
             if reporter.over is not None:
-                _log.info("run %s: stopped, %s", dispatch.run_id, reporter.over)
-                return
-            duration_ms = round((time.monotonic() - started) * 1000)
-            about = {"durationMs": duration_ms, "playName": dispatch.name}
-            if outcome.error is None:
-                await reporter.end("completed", result=outcome.value, totalRows=total_rows, **about)
-            else:
-                await reporter.end("failed", error=describe_failure(outcome.error), **about)
-            ended = "completed" if outcome.error is None else "failed"
-            _log.info("run %s: %s %s in %d ms", dispatch.run_id, dispatch.name, ended, duration_ms)
+                _log.info("run %s: stopped, it is over: %s", dispatch.run_id, reporter.over)
         finally:
             reporter.close()
+
+    async def _report(self, outcome: Outcome, total_rows: Any, duration_ms: int) -> None:
+        dispatch, reporter = self.dispatch, self._reporter
+        about = {"durationMs": duration_ms, "playName": dispatch.name}
+        if outcome.error is None:
+            await reporter.end("completed", result=outcome.value, totalRows=total_rows, **about)
+        else:
+            await reporter.end("failed", error=describe_failure(outcome.error), **about)
+        if reporter.over is None:
+            ended = "completed" if outcome.error is None else "failed"
+            _log.info("run %s: %s %s in %d ms", dispatch.run_id, dispatch.name, ended, duration_ms)
 
     async def _outcome(self) -> tuple[Outcome, Any]:
         """What came of the function, and the number of rows that it names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -23,10 +24,12 @@ from streams.settings import Settings
 from streams.topic_admin import TopicLayoutError
 from streams.user_errors import UserError
 
+_CONNECT_PATIENCE_S = 2.0
 _RECONNECT_S = 1.0
+_SAY_AGAIN_S = 30.0
 _LONGEST_PAUSE_S = 60.0
-_CLOSE_S = 2.5
-"""What stopping may take after the executions have been waited for."""
+_LEAVE_S = 2.0
+_FLUSH_S = 0.5
 _log = logging.getLogger("runlane.executor")
 
 _Key = tuple[str, str, int]
@@ -60,14 +63,18 @@ class ExecutorRunner:
 
     async def start(self) -> Self:
         """Connect, for as long as it takes, and begin. Raises `UserError` when topics are missing."""
+        said_at = -_SAY_AGAIN_S
         while True:
             try:
-                await self._client.open()
+                # Short tries: a thread that asks Kafka cannot be interrupted, and the executor may be told to stop.
+                await self._client.open(_CONNECT_PATIENCE_S)
                 break
             except TopicLayoutError:
                 raise
             except UserError as error:
-                _log.warning("waiting for Kafka: %s", error)
+                if time.monotonic() - said_at >= _SAY_AGAIN_S:
+                    said_at = time.monotonic()
+                    _log.warning("waiting for Kafka: %s", error)
                 await asyncio.sleep(_RECONNECT_S)
         loop = asyncio.get_running_loop()
         self._failure = loop.create_future()
@@ -101,8 +108,8 @@ class ExecutorRunner:
             if unfinished:
                 _log.warning("%d runs are given back: another executor takes them", len(unfinished))
                 await asyncio.wait(unfinished, timeout=1.0)
-            await asyncio.to_thread(consumer.close, _CLOSE_S)
-        await self._client.close(1.0)
+            await asyncio.to_thread(consumer.close, _LEAVE_S)
+        await self._client.close(_FLUSH_S)
 
     async def __aenter__(self) -> Self:
         return await self.start()

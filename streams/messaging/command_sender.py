@@ -86,9 +86,12 @@ class CommandSender:
         self._producer: AsyncProducer | None = None
         self._inbox: ReplyInbox | None = None
 
-    async def open(self) -> None:
-        """Connect. Raises `UserError` when the broker does not answer, or topics are missing or unequal."""
-        patience_s = self.settings.command_timeout_s
+    async def open(self, patience_s: float | None = None) -> None:
+        """Connect, within `patience_s` (default: the setting `command_timeout_s`).
+
+        Raises `UserError` when the broker does not answer, or topics are missing or unequal.
+        """
+        patience_s = self.settings.command_timeout_s if patience_s is None else patience_s
         self.partitions = await asyncio.to_thread(
             topic_admin.require_equal_partitions, self.settings, patience_s=patience_s
         )

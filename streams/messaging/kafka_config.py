@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from streams.broker.local_broker import resolve_brokers
+from streams.messaging.kafka_logging import kafka_log
 from streams.settings import Settings
 
 FETCH_WAIT_MS = 50
@@ -13,19 +13,18 @@ FETCH_WAIT_MS = 50
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Largest record that a client sends or takes (spec wire 2)."""
 
-_log = logging.getLogger("runlane.kafka")
-
 
 def _connection(settings: Settings) -> dict[str, Any]:
     return {
         "bootstrap.servers": resolve_brokers(settings),
         "client.id": settings.client_id,
         # A broker that comes back is found within a second, not after the default's ten.
+        "reconnect.backoff.ms": 250,
         "reconnect.backoff.max.ms": 1000,
         "socket.keepalive.enable": True,
         "socket.nagle.disable": True,
         "log.connection.close": False,
-        "logger": _log,
+        "logger": kafka_log,
     }
 
 

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from pydantic import BaseModel
 
 from schemas.dispatches import Dispatch
@@ -422,6 +423,38 @@ async def test_a_cancelled_run_stops_its_function_quietly(
         partition = partition_for(f"run-{each}".encode(), 4)
         offset = await asyncio.to_thread(dispatch_offset, settings, f"run-{each}")
         assert await asyncio.to_thread(committed, settings, group, partition) > offset
+
+
+async def test_a_superseded_attempt_stops_quietly_and_a_record_that_is_no_dispatch_is_passed_over(
+    settings: Settings, client: RunlaneClient, app: Executor, group: str
+) -> None:
+    name, run_id = new_name(), new_name()
+    seen: list[int] = []
+    superseded = asyncio.Event()
+
+    @app.run(name)
+    async def function(context: RunContext) -> str:
+        seen.append(context.attempt)
+        try:
+            while context.attempt == 7:
+                await context.log("from another attempt")
+                await asyncio.sleep(0.02)
+        except asyncio.CancelledError:
+            superseded.set()
+            raise
+        await superseded.wait()
+        return "the current attempt"
+
+    submitted = await client.submit(run_id, name)
+    other = {"runId": run_id, "instanceId": submitted.instance_id, "attempt": 7, "name": name}
+    producer = Producer({"bootstrap.servers": settings.brokers, "partitioner": "murmur2_random"})
+    for value in (b"\xff", b"{}", orjson.dumps({**other, "dispatchedAt": 0, "commandId": "c"})):
+        producer.produce(settings.name("run-dispatch"), value, run_id.encode())
+    assert producer.flush(20) == 0
+    async with app.runner(settings, group=group):
+        assert (await end_of(client, run_id)).result == "the current attempt"
+    assert sorted(seen) == [1, 7]
+    assert [event.type for event in await events_of(client, run_id)] == ["status", "terminal"]
 
 
 async def test_sigterm_lets_go_in_time_of_what_another_executor_then_finishes(
