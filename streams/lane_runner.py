@@ -16,13 +16,14 @@ from streams.batch import BatchCounts
 from streams.inbox import Chunk, Inbox
 from streams.kafka_log import KafkaLaneLog
 from streams.lane import Lane, LaneHaltedError, RestoreProgress
-from streams.ports import CommandRecord, LaneLostError
+from streams.ports import CommandRecord, FencedError, LaneLostError
 from streams.timers import NEVER
 
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
+_FENCED_PAUSE_S = 1.0
 _TIMER_GRACE_S = 1.0
 _LONGEST_SLEEP_S = 60.0
 
@@ -171,6 +172,9 @@ class LaneRunner:
                     return
                 _log.warning("lane %d lost, opening it again: %s", self.partition, error)
                 self._set_state(LaneState.LOST, str(error))
+                if isinstance(error, FencedError):
+                    # Most likely the group gave the partition away; to fence back at once would hurt the new owner.
+                    pause = max(pause, _FENCED_PAUSE_S)
                 pause = await self._pause(pause)
             except Exception as error:
                 self._is_open = False
