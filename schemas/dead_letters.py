@@ -14,7 +14,13 @@ TIMESTAMP = "runlane.error.timestamp"
 TRACEBACK = "runlane.error.traceback"
 VALUE_BYTES = "runlane.error.valueBytes"
 """Set when the value was left out because it is over `MAX_VALUE_BYTES`; its size in ASCII decimal."""
+KEY_BYTES = "runlane.error.keyBytes"
+"""Set when the key was left out because it is over `MAX_KEY_AND_HEADERS_BYTES`; its size in ASCII decimal."""
+HEADERS_BYTES = "runlane.error.headersBytes"
+"""Set when the original headers were left out because they and the key are over that; their size."""
 
+MAX_KEY_AND_HEADERS_BYTES = 4 * 1024 * 1024
+"""A record that was sent compressed may have far larger ones; dead letters have room for 9 MiB."""
 MAX_VALUE_BYTES = 4 * 1024 * 1024
 MAX_MESSAGE_BYTES = 1024
 MAX_TRACEBACK_BYTES = 16 * 1024

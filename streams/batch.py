@@ -19,7 +19,7 @@ from schemas.errors import ErrorCode
 from schemas.replies import ReplyAddress
 from schemas.stored import LaneProgress
 from streams import repeats
-from streams.lane_records import dead_letter_record, forwarded_record, reply_record
+from streams.lane_records import dead_letter_record, forwarded_record, headers_size, reply_record
 from streams.lane_tables import PROGRESS
 from streams.overlay import Overlay
 from streams.partitioner import partition_for
@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 MAX_OUTPUT_BYTES = 1024 * 1024 + 64 * 1024
 """Most bytes of key and value of one output or state record (wire 2)."""
+
+MAX_FORWARDED_BYTES = 8 * 1024 * 1024 - 64 * 1024
+"""Most bytes of a command in the wrong partition, headers included; one that was compressed may be larger."""
 
 MAX_TIMERS_AT_ONCE = 1000
 
@@ -203,8 +206,7 @@ class Batch:
             return
         owner = partition_for(record.key or b"", rules.partitions)
         if owner != self._partition:
-            self.outputs.append(forwarded_record(record, owner))
-            self.counts.forwarded += 1
+            self._forward(record, owner)
             return
         model = family.commands.by_type[envelope.type]
         if not model.is_question:
@@ -269,6 +271,16 @@ class Batch:
         if size > MAX_OUTPUT_BYTES:
             raise OutputTooLargeError(_too_large(f"a record for {output.topic}", size))
         self.outputs.append(output)
+
+    def _forward(self, record: CommandRecord, owner: int) -> None:
+        size = len(record.key or b"") + len(record.value or b"") + headers_size(record.headers)
+        if size > MAX_FORWARDED_BYTES:
+            raise OutputTooLargeError(
+                f"a record to forward to the right partition would have {size} bytes; "
+                f"at most {MAX_FORWARDED_BYTES} fit"
+            )
+        self.outputs.append(forwarded_record(record, owner))
+        self.counts.forwarded += 1
 
     def _reply(self, to: ReplyAddress | None, command_id: str | None, answer: Answer) -> None:
         if to is not None:

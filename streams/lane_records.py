@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agents.machine import Answer
 from schemas import dead_letters
+from schemas.envelope import Headers
 from schemas.errors import ErrorCode
 from schemas.json_codec import encode
 from schemas.replies import CORRELATION_ID, ReplyAddress
@@ -28,18 +29,28 @@ def forwarded_record(record: CommandRecord, partition: int) -> OutRecord:
 def dead_letter_record(
     record: CommandRecord, topic: str, code: ErrorCode, message: str, traceback: str | None = None
 ) -> OutRecord:
-    """The dead letter of a record: its own headers first, then ours (wire 5).
+    """The dead letter of a record: its own headers first, then ours (wire 5); what is too large is left out.
 
     `topic` is the full name of the topic that the record was read from.
     """
-    headers: list[tuple[str, bytes | None]] = list(record.headers)
-    headers += [
+    key, original = record.key, list(record.headers)
+    left_out: list[tuple[str, bytes | None]] = []
+    key_bytes, headers_bytes = len(key or b""), headers_size(original)
+    if key_bytes + headers_bytes > dead_letters.MAX_KEY_AND_HEADERS_BYTES and original:
+        left_out.append((dead_letters.HEADERS_BYTES, b"%d" % headers_bytes))
+        original = []
+    if key_bytes > dead_letters.MAX_KEY_AND_HEADERS_BYTES:
+        left_out.append((dead_letters.KEY_BYTES, b"%d" % key_bytes))
+        key = None
+    headers = [
+        *original,
         (dead_letters.CODE, code.value.encode()),
         (dead_letters.MESSAGE, _cut(message, dead_letters.MAX_MESSAGE_BYTES)),
         (dead_letters.TOPIC, topic.encode()),
         (dead_letters.PARTITION, b"%d" % record.partition),
         (dead_letters.OFFSET, b"%d" % record.offset),
         (dead_letters.TIMESTAMP, b"%d" % record.timestamp),
+        *left_out,
     ]
     if traceback is not None:
         headers.append((dead_letters.TRACEBACK, _cut(traceback, dead_letters.MAX_TRACEBACK_BYTES, tail=True)))
@@ -47,7 +58,12 @@ def dead_letter_record(
     if value is not None and len(value) > dead_letters.MAX_VALUE_BYTES:
         headers.append((dead_letters.VALUE_BYTES, b"%d" % len(value)))
         value = None
-    return OutRecord(DEAD_LETTERS.name, record.partition, record.key, value, headers)
+    return OutRecord(DEAD_LETTERS.name, record.partition, key, value, headers)
+
+
+def headers_size(headers: Headers) -> int:
+    """Bytes of the names and values of headers."""
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers)
 
 
 def _cut(text: str, limit: int, *, tail: bool = False) -> bytes:
