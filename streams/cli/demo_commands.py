@@ -10,10 +10,7 @@ from streams import topic_admin
 from streams.broker import local_broker
 from streams.cli.client_work import interruptible, quiet_kafka
 from streams.cli.session import session_of
-from streams.demo.airports import all_airports
-from streams.demo.closing_view import as_json, closing_view, where_to_look
 from streams.demo.plan import FEWEST_RUNS, MOST_RUNS
-from streams.demo.show import run_demo
 from streams.user_errors import UserError
 
 app = typer.Typer()
@@ -38,6 +35,11 @@ def demo(
     far its airports are from their neighbours. Some have unusable rows and fail. The closing table is computed
     by reading the topics; exits 1 when anything is lost, applied twice or out of order.
     """
+    # Only this command needs them, and every command has to start fast.
+    from streams.demo.airports import all_airports
+    from streams.demo.closing_view import as_json, closing_view, where_to_look
+    from streams.demo.show import run_demo
+
     session = session_of(context)
     quiet_kafka(session)
     all_airports()

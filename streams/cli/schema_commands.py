@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from schemas.export import exported
 from streams.cli.session import session_of
 from streams.user_errors import UserError
 
@@ -34,6 +33,9 @@ def export(
     `topic.<topic>.json` describes a topic's values, `command.<type>.json` one command, `result.<type>.json`
     what its reply holds.
     """
+    # Only this command needs it: it reads the models' sources.
+    from schemas.export import exported
+
     session = session_of(context)
     target = folder or Path(str(resources.files("schemas").joinpath("exported")))
     files = exported()
