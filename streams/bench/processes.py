@@ -121,7 +121,7 @@ class Worker(Measured):
             "RUNLANE_DATA_DIR": str(self.data_dir),
             "RUNLANE_WEB_PORT": str(self.port),
         }
-        super().__init__(name, [sys.executable, "-c", _WORKER, "worker"], folder, given)
+        super().__init__(name, [sys.executable, "-m", "streams.cli", "worker"], folder, given)
 
     def wait_ready(self) -> Self:
         """Wait until every lane that it owns serves."""
@@ -143,19 +143,25 @@ class Worker(Measured):
         except (OSError, orjson.JSONDecodeError):
             return False, []
 
+    def watermarks(self) -> Positions:
+        """Partition -> offset of the last command of `run-commands` that is committed; -1 for none."""
+        return {lane["partition"]: lane["watermarks"].get(RUN_COMMANDS.name, -1) for lane in self.health()[1]}
+
     def has_done(self, ends: Positions) -> bool:
         """Whether every command below these ends of `run-commands` is committed."""
-        marks = {
-            lane["partition"]: lane["watermarks"].get(RUN_COMMANDS.name, -1) for lane in self.health()[1]
-        }
+        marks = self.watermarks()
         return all(marks.get(partition, -1) >= end - 1 for partition, end in ends.items())
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric of its metrics page over all labels; 0 when it is not there."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return sum(float(value) for label, value in pairs if label.partition("{")[0] == name)
 
     def lose_disk(self) -> None:
         """Delete the data folder; the worker must not run."""
         shutil.rmtree(self.data_dir, ignore_errors=True)
-
-
-_WORKER = "from streams.cli.main import main; main()"
 
 
 def cpu_seconds(pid: int) -> float:

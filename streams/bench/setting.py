@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,27 @@ _DISTRIBUTIONS = (
     "orjson",
     "pydantic",
 )
+_ADDITIONS = 500_000
+_TRIES = 3
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory, system, and how busy the machine is now."""
+    """Processor, cores, memory and system."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count() or 1,
         "memory": size(psutil.virtual_memory().total),
         "system": f"{platform.system()} {platform.release()}",
-        "load before": round(os.getloadavg()[0], 2),
     }
+
+
+def conditions() -> dict[str, float]:
+    """How busy the machine is: the load average, and how fast Python runs just now.
+
+    A shared processor can be several times slower at one moment than at another without showing it in any
+    load; figures are only comparable where this speed was the same.
+    """
+    return {"loadAverage": round(os.getloadavg()[0], 2), "millionAdditionsPerSecond": round(_speed(), 1)}
 
 
 def versions(*, own_broker: bool) -> dict[str, str]:
@@ -43,6 +54,16 @@ def versions(*, own_broker: bool) -> dict[str, str]:
     found["librdkafka"] = confluent_kafka.libversion()[0]
     found["kafka broker"] = f"{KAFKA_VERSION}, started for this" if own_broker else "as given"
     return found
+
+
+def _speed() -> float:
+    best = 0.0
+    for _ in range(_TRIES):
+        started, total = time.thread_time(), 0
+        for value in range(_ADDITIONS):
+            total += value
+        best = max(best, _ADDITIONS / 1e6 / max(time.thread_time() - started, 1e-9))
+    return best
 
 
 def _processor() -> str:

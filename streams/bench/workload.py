@@ -33,18 +33,22 @@ class Workload:
 
     commands: int
     runs: int = 2000
+    first_number: int = 0
+    """Number of the first command; keeps the command ids of several workloads apart."""
+    ends_runs: bool = True
+    """Whether every tenth run ends, with its last command."""
 
     @property
     def ended_runs(self) -> int:
-        """How many runs end: every tenth one, with its last command."""
-        return sum(1 for run in range(0, min(self.runs, self.commands), _ENDING_SHARE))
+        """How many runs end."""
+        return len(range(0, min(self.runs, self.commands), _ENDING_SHARE)) if self.ends_runs else 0
 
     def records(self) -> Iterator[Record]:
         """All commands; the runs take turns, so that a run's commands lie far apart."""
         last_turn = self.commands - self.runs
-        for number in range(self.commands):
-            run = number % self.runs
-            if run % _ENDING_SHARE == 0 and number >= last_turn:
+        for index in range(self.commands):
+            run, number = index % self.runs, self.first_number + index
+            if self.ends_runs and run % _ENDING_SHARE == 0 and index >= last_turn:
                 yield _end_command(run, number)
             else:
                 yield append_command(run, command_id(number), number // self.runs)

@@ -1,0 +1,114 @@
+"""Latency: from the moment a command was due to be sent until its event is visible, at several rates."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from streams.bench.loading import apply_all
+from streams.bench.open_loop import EventWatch, OpenLoopSender
+from streams.bench.processes import Worker
+from streams.bench.report import BenchResult, Figure, Target
+from streams.bench.workbench import Workbench
+from streams.bench.workload import Workload
+from streams.settings import Settings
+
+TARGET_RATE = 200
+_RUNS = 2000
+_ARRIVAL_PATIENCE_S = 60.0
+_PERCENTS = (50, 90, 99, 100)
+
+
+@dataclass(frozen=True)
+class LatencyPlan:
+    """At which rates, for how long, how often."""
+
+    rates: tuple[int, ...] = (50, 200, 1000, 3000)
+    warmup_commands: int = 20_000
+    """So many as fast as they go before the first rate: a fresh broker is slow."""
+    warmup_s: float = 3.0
+    """At each rate, before what is measured."""
+    seconds: float = 20.0
+    rounds: int = 3
+
+
+def run(bench: Workbench, plan: LatencyPlan) -> BenchResult:
+    """Measure each rate in turn, `plan.rounds` times, on one worker."""
+    found: dict[int, list[list[float]]] = defaultdict(list)
+    lateness: dict[int, float] = defaultdict(float)
+    with bench.site("latency") as (settings, folder), Worker(settings, folder) as worker:
+        worker.start().wait_ready()
+        apply_all(bench, settings, worker, Workload(plan.warmup_commands, _RUNS, ends_runs=False))
+        number = plan.warmup_commands
+        for round_number in range(1, plan.rounds + 1):
+            for rate in plan.rates:
+                seconds = plan.warmup_s + plan.seconds
+                with bench.bar(
+                    f"round {round_number} of {plan.rounds}: {rate:,} commands/s", seconds
+                ) as progress:
+                    sender, latencies = _at_rate(settings, rate, plan, number, progress)
+                number = sender.schedule.numbers.stop
+                found[rate].append(_percentiles(latencies))
+                lateness[rate] = max(lateness[rate], sender.schedule.latest_s * 1000)
+                p50, p90, p99, worst = found[rate][-1]
+                bench.step(
+                    f"{rate:,}/s: p50 {p50:.1f} ms, p90 {p90:.1f} ms, p99 {p99:.1f} ms, max {worst:.1f} ms"
+                )
+    return _result(plan, found, lateness, number - plan.warmup_commands)
+
+
+def _at_rate(
+    settings: Settings, rate: int, plan: LatencyPlan, first_number: int, progress: Callable[[float], None]
+) -> tuple[OpenLoopSender, list[float]]:
+    with EventWatch(settings) as watch:
+        with OpenLoopSender(settings, rate, runs=_RUNS, first_number=first_number) as sender:
+            end = time.monotonic() + plan.warmup_s + plan.seconds
+            while (left := end - time.monotonic()) > 0:
+                progress(plan.warmup_s + plan.seconds - left)
+                time.sleep(min(left, 0.25))
+        schedule = sender.schedule
+        watch.wait_for(schedule.numbers, _ARRIVAL_PATIENCE_S)
+    measured_from = schedule.started + plan.warmup_s
+    latencies = [
+        (at - intended) * 1000
+        for at, _, number in watch.arrivals.numbered(schedule.numbers)
+        if (intended := schedule.intended(number)) >= measured_from
+    ]
+    return sender, latencies
+
+
+def _percentiles(values: Sequence[float]) -> list[float]:
+    """The values that 50, 90, 99 and 100 percent do not exceed."""
+    ordered = sorted(values)
+    return [ordered[math.ceil(percent / 100 * len(ordered)) - 1] for percent in _PERCENTS]
+
+
+def _result(
+    plan: LatencyPlan, found: dict[int, list[list[float]]], lateness: dict[int, float], sent: int
+) -> BenchResult:
+    typical = {
+        rate: [median(column) for column in zip(*rounds, strict=True)] for rate, rounds in found.items()
+    }
+    figures = []
+    for rate, (p50, _, p99, _) in typical.items():
+        has_target = rate == TARGET_RATE
+        figures.append(Figure(f"p50 at {rate:,}/s", p50, "ms", Target("at most", 10) if has_target else None))
+        figures.append(Figure(f"p99 at {rate:,}/s", p99, "ms", Target("at most", 60) if has_target else None))
+    return BenchResult(
+        name="latency",
+        how=(
+            f"events.append to {_RUNS:,} runs on a fixed schedule, {plan.seconds:.0f} s at each rate after "
+            f"{plan.warmup_s:.0f} s of warm-up, {plan.rounds} rounds, medians of the rounds. Each command counts "
+            "from the moment it was due to be sent, not from when it left, until a read_committed consumer "
+            "(fetch wait 5 ms) had its event. Sender, consumer, worker and broker share the machine."
+        ),
+        figures=figures,
+        columns=["commands/s", "p50 ms", "p90 ms", "p99 ms", "max ms", "sender late by at most, ms"],
+        rows=[[rate, *values, lateness[rate]] for rate, values in typical.items()],
+        checks={"commandsSent": sent, "eachVisibleOnce": True},
+        samples={"p50p90p99max": {str(rate): rounds for rate, rounds in found.items()}},
+    )
