@@ -127,13 +127,11 @@ class WorkerProcess:
         assert not self.alive, "the worker runs"
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
-    def restart(self, *, keep_disk: bool = True) -> WorkerProcess:
-        """Kill it if it runs, and start it again."""
-        if self.alive:
-            self.kill()
-        if not keep_disk:
-            self.lose_disk()
-        return self.start()
+    def lose_state(self) -> None:
+        """Delete the lanes' stores, and only these, of a worker that does not run."""
+        assert not self.alive, "the worker runs"
+        for state in self.data_dir.glob("*/state"):
+            shutil.rmtree(state)
 
     def explain(self, problem: str) -> str:
         """The problem with the end of the worker's log, for failure messages."""

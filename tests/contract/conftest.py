@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from streams import topic_admin
 from streams.settings import Settings
@@ -74,6 +75,12 @@ def _worker_lives(worker: WorkerProcess) -> Iterator[None]:
         worker.start().wait_ready()
     yield
     assert worker.alive, worker.explain("this test ended the worker")
+
+
+@pytest.fixture
+def admin(broker: str) -> AdminClient:
+    """An admin client; it must outlive what it is asked."""
+    return AdminClient({"bootstrap.servers": broker})
 
 
 @pytest.fixture

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from streams import topic_admin
 from streams.settings import Settings
 from tests.contract.bare_client import BareClient, command, key_in_partition, new_id
 from tests.contract.conftest import StillServed
+from tests.contract.transactional_ids import transactional_ids
 from tests.worker_process import WorkerProcess
 
 PATIENCE_S = 30.0
@@ -34,12 +34,6 @@ EVENT = {"type": "log", "line": "hello"}
 
 
 @pytest.fixture
-def admin(broker: str) -> AdminClient:
-    """An admin client; it must outlive what it is asked."""
-    return AdminClient({"bootstrap.servers": broker})
-
-
-@pytest.fixture
 def lone_prefix(broker: str) -> Iterator[str]:
     """A prefix of its own whose topics have one partition, and no worker yet."""
     settings = Settings(brokers=broker, prefix=f"lone{uuid.uuid4().hex[:8]}", partitions=1)
@@ -53,34 +47,6 @@ def lone_worker(
 ) -> WorkerProcess:
     """A worker for topics with one partition."""
     return WorkerProcess(broker, prefix, folder, partitions=1, settings=settings)
-
-
-def transactional_ids(broker: str, wanted: Callable[[str], bool]) -> set[str]:
-    """The transactional ids that the broker knows, from its own log of them."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker,
-            "group.id": new_id(),
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    topic = "__transaction_state"
-    partitions = list(consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-    left, found = set(partitions), set()
-    while left:
-        message = consumer.poll(PATIENCE_S)
-        assert message is not None, f"partitions {left} of {topic} were not read"
-        error = message.error()
-        if error is not None and error.code() == KafkaError._PARTITION_EOF:
-            left.discard(message.partition())
-        elif error is None and message.key() is not None:
-            # A version of two bytes, then a string with its length.
-            size = struct.unpack_from(">h", message.key(), 2)[0]
-            found.add(message.key()[4 : 4 + size].decode())
-    consumer.close()
-    return {name for name in found if wanted(name)}
 
 
 def test_topics_are_named_by_the_prefix_and_all_are_there(admin: AdminClient, prefix: str) -> None:
@@ -117,7 +83,7 @@ def test_the_consumer_group_is_lanes(admin: AdminClient, prefix: str, client: Ba
 
 def test_the_transactional_ids_are_two_per_lane(broker: str, prefix: str, client: BareClient) -> None:
     expected = {f"{prefix}-lane-{partition}-{number}" for partition in range(4) for number in range(2)}
-    assert transactional_ids(broker, lambda name: name.startswith(prefix)) == expected
+    assert transactional_ids(broker, prefix) == expected
 
 
 def test_lag_tools_see_the_group_at_the_end(

@@ -31,7 +31,7 @@ def swelling(type_: str, run_id: str, command_id: str, count: int, **fields: Any
     return value.replace(b'"@"', f"[{','.join([SWELLING] * count)}]".encode())
 
 
-def test_topics_have_these_limits(client: BareClient, broker: str) -> None:
+def test_topics_have_these_limits(client: BareClient, admin: AdminClient) -> None:
     limits = {f"{name}-commands": 8 * MIB for name in COMMAND_TOPICS}
     outputs = (
         "run-events",
@@ -43,7 +43,7 @@ def test_topics_have_these_limits(client: BareClient, broker: str) -> None:
     )
     limits |= dict.fromkeys(outputs, 2 * MIB) | {"dead-letters": 9 * MIB}
     resources = {ConfigResource(ResourceType.TOPIC, client.topic(name)): name for name in limits}
-    described = AdminClient({"bootstrap.servers": broker}).describe_configs(list(resources))
+    described = admin.describe_configs(list(resources))
     for resource, answer in described.items():
         limit = answer.result()["max.message.bytes"].value
         assert int(limit) == limits[resources[resource]], resource.name
@@ -96,7 +96,11 @@ def test_a_huge_key_hides_in_compression_no_better(
 ) -> None:
     sent = client.send(b"{}", key=b"x" * (20 * MIB), compression=compression, partition=3)
     still_served(3)
-    assert dict(client.dead_letter(sent).headers)["runlane.error.code"] == b"INVALID_KEY"
+    letter = client.dead_letter(sent)
+    headers = dict(letter.headers)
+    assert (letter.key, letter.value) == (None, b"{}")
+    assert headers["runlane.error.code"] == b"INVALID_KEY"
+    assert headers["runlane.error.keyBytes"] == str(20 * MIB).encode()
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
@@ -106,18 +110,29 @@ def test_huge_headers_hide_in_compression_no_better(
     headers = [("huge", b"x" * (20 * MIB))]
     sent = client.send(b"{", key=run_id.encode(), headers=headers, compression=compression)
     still_served(sent.partition)
-    assert dict(client.dead_letter(sent).headers)["runlane.error.code"] == b"INVALID_JSON"
+    letter = client.dead_letter(sent)
+    assert (letter.key, letter.value) == (run_id.encode(), b"{")
+    assert letter.headers[0] == ("runlane.error.code", b"INVALID_JSON")
+    assert dict(letter.headers)["runlane.error.headersBytes"] == str(20 * MIB + len("huge")).encode()
 
 
-def test_huge_headers_of_a_good_command_do_not_stop_the_partition(
+def test_huge_headers_of_a_command_do_not_matter(
     client: BareClient, run_id: str, still_served: StillServed
 ) -> None:
     headers = [("huge", b"x" * (20 * MIB))]
-    owner = client.partition_of(run_id)
-    for partition in (owner, (owner + 1) % client.partitions):
-        client.post("run.status", run_id, headers=headers, compression="zstd", partition=partition)
-        still_served(partition)
-    still_served(owner)
+    assert client.append_log(run_id, "x", headers=headers, compression="zstd")["seq"] == 1
+    still_served(client.partition_of(run_id))
+
+
+def test_a_command_in_the_wrong_partition_that_is_too_large_to_forward_is_a_dead_letter(
+    client: BareClient, run_id: str, still_served: StillServed
+) -> None:
+    partition = (client.partition_of(run_id) + 1) % client.partitions
+    headers = [("huge", b"x" * (20 * MIB))]
+    asked = client.ask("run.status", run_id, headers=headers, compression="zstd", partition=partition)
+    assert client.reply(asked)["error"]["code"] == "OUTPUT_TOO_LARGE"
+    assert dict(client.dead_letter(asked.sent).headers)["runlane.error.code"] == b"OUTPUT_TOO_LARGE"
+    still_served(partition)
 
 
 def test_a_command_whose_outputs_do_not_fit_becomes_a_dead_letter(

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,6 +78,7 @@ class TopicReader:
             for name, full in topics.items()
         }
         self._records: dict[str, list[Record]] = {name: [] for name in topics}
+        self._counts: Counter[tuple[str, int]] = Counter()
         self._positions: dict[tuple[str, int], int] = {}
         self._problem: BaseException | None = None
         self._changed = threading.Condition()
@@ -101,6 +103,10 @@ class TopicReader:
         with self._changed:
             known = list(self._records[topic])
         return [record for record in known if predicate(record)]
+
+    def count(self, topic: str, partition: int) -> int:
+        """How many records of a partition were read so far."""
+        return self._counts[topic, partition]
 
     def wait(
         self,
@@ -167,6 +173,7 @@ class TopicReader:
                 error = message.error()
                 if error is None:
                     self._records[name].append(_record(name, message))
+                    self._counts[name, partition] += 1
                     self._positions[name, partition] = message.offset() + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     # Behind the markers of transactions, which are no records.
