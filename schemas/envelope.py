@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from schemas.commands import CommandSet
 from schemas.errors import ErrorCode
@@ -18,8 +17,7 @@ MAX_CORRELATION_ID_BYTES = 200
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """A command whose envelope is right; its fields are not checked yet."""
 
     type: str

@@ -37,11 +37,13 @@ def recall(
     overlay: Overlay, family: Family, envelope: Envelope, now: int, limits: RepeatLimits
 ) -> Answer | None:
     """The first answer to a command id that is still remembered, else None."""
+    window = overlay.get(WINDOWS, family.name, envelope.key)
+    if window is None:
+        return None
     known = overlay.get(ANSWERS, family.name, envelope.key, envelope.command_id)
     if known is None or now - known.at >= limits.repeat_ms:
         return None
-    window = overlay.get(WINDOWS, family.name, envelope.key)
-    if window is None or window.latest - known.number >= limits.repeat_limit:
+    if window.latest - known.number >= limits.repeat_limit:
         return None
     body: dict[str, Any] = dict(known.body)
     for field, what in known.by_reference.items():
