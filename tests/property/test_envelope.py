@@ -108,7 +108,7 @@ def test_the_first_thing_that_is_wrong_is_told(defects: set[str], addressed: boo
     assert error.code is expected
     usable = addressed and "address is half" not in defects
     assert error.reply_to == (ReplyAddress(3, b"\xff\x00id") if usable else None)
-    unread = defects & {"value is too large", "key is missing", "value is not JSON", "command id is empty"}
+    unread = defects & {"value is too large", "value is not JSON", "command id is empty"}
     assert error.command_id == (None if unread else "c")
 
 
