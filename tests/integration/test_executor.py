@@ -348,32 +348,46 @@ async def test_a_run_goes_on_without_repeating_itself_when_its_executor_is_kille
 async def test_runs_end_once_while_executors_come_and_go(
     settings: Settings, client: RunlaneClient, app: Executor, group: str
 ) -> None:
-    name = new_name()
-    runs = [f"{name}-{number}" for number in range(120)]
+    name, coming_app, leaving_app = new_name(), Executor(ignore_unknown=True), Executor(ignore_unknown=True)
+    runs = [f"{name}-{number}" for number in range(100)]
+    came, given_back, leaving = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    @app.run(name)
-    async def function(context: RunContext) -> str:
+    async def three_steps(context: RunContext) -> str:
         for step in range(3):
             await context.log(f"step {step}")
             await asyncio.sleep(0.05)
         return context.run_id
 
-    async def submit(part: list[str]) -> None:
-        for run_id in part:
-            await client.submit(run_id, name)
+    @leaving_app.run(name)
+    async def until_it_leaves(context: RunContext) -> str:
+        await context.log("step 0")
+        leaving.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_back.set()
 
+    @coming_app.run(name)
+    async def three_steps_of_a_newcomer(context: RunContext) -> str:
+        came.set()
+        return await three_steps(context)
+
+    app.run(name)(three_steps)
     async with app.runner(settings, group=group, concurrency=4):
-        await submit(runs[:40])
-        second = await app.runner(settings, group=group, concurrency=4).start()
-        await submit(runs[40:80])
-        async with app.runner(settings, group=group, concurrency=4):
-            await submit(runs[80:])
+        second = await leaving_app.runner(settings, group=group, concurrency=4).start()
+        await asyncio.gather(*(client.submit(run_id, name) for run_id in runs))
+        await leaving.wait()
+        async with coming_app.runner(settings, group=group, concurrency=4):
+            await came.wait()
             await second.stop(0.0)
-        ends = await asyncio.gather(*(end_of(client, run_id) for run_id in runs))
+            ends = await asyncio.gather(*(end_of(client, run_id) for run_id in runs))
+    assert given_back.is_set()
     assert [end.result for end in ends] == runs
-    for run_id in runs[::10]:
-        said = [event.line for event in await events_of(client, run_id) if event.type == "log"]
-        assert said == ["step 0", "step 1", "step 2"]
+    said: dict[str, list[str]] = {run_id: [] for run_id in runs}
+    async for event in client.follow_events(follow=False):
+        if event.run_id in said and event.type == "log":
+            said[event.run_id].append(event.line)
+    assert all(lines == ["step 0", "step 1", "step 2"] for lines in said.values())
 
 
 async def test_a_cancelled_run_stops_its_function_quietly(
