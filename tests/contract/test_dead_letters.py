@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import Any
 
 import pytest
 
 from tests.contract.bare_client import BareClient, command, new_id
 from tests.contract.topic_reader import Record
+from tests.worker_process import RUNLANE, worker_environment
 
 SECRET = "s3cr3t-do-not-quote"
 
@@ -150,3 +152,31 @@ def test_a_dead_letter_sent_again_as_it_is_is_a_command_like_any_other(
     client.send(letter.value, key=letter.key, headers=[*letter.headers, *address])
     assert client.reply_record(correlation_id).json()["result"]["seq"] == 1
     assert client.event(run_id, 1)["commandId"] == command_id
+
+
+def test_replaying_strips_our_headers_and_keeps_the_rest(
+    client: BareClient, run_id: str, broker: str, prefix: str
+) -> None:
+    headers = [
+        ("b", b"1"),
+        ("null", None),
+        ("runlane.note", b"stripped too"),
+        ("bytes", b"\xff\x00"),
+        ("b", b"2"),
+        *client.reply_address()[1],
+    ]
+    letter = client.dead_letter(client.send(b"\xff not JSON", key=run_id.encode(), headers=headers))
+    place = f"{letter.partition}:{letter.offset}"
+    done = subprocess.run(
+        [str(RUNLANE), "dead-letters", "replay", place, "--yes"],
+        env=worker_environment(RUNLANE_BROKERS=broker, RUNLANE_PREFIX=prefix),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = client.reader.wait(
+        "run-commands", lambda record: record.key == run_id.encode(), count=2, what="the replayed record"
+    )[-1]
+    kept = tuple(header for header in headers if not header[0].startswith("runlane."))
+    assert (again.key, again.value, again.headers) == (run_id.encode(), b"\xff not JSON", kept)
+    client.dead_letter_at(again.partition, again.offset)

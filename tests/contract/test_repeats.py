@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.bare_client import BareClient, command, key_in_partition, new_id
+from tests.contract.topic_reader import TopicReader
 
 WINDOW = 1000
 EVENT = {"type": "log", "line": "hello"}
@@ -162,3 +163,26 @@ def test_a_repeat_of_any_size_gets_the_first_answer(client: BareClient, run_id: 
     assert client.result("terminal.set", run_id, command_id=set_id, status="completed") == first
     assert client.result("run.cancel", run_id, command_id=cancel_id) == cancelled
     assert client.refusal("events.append", run_id, command_id=append_id, event=EVENT) == refused
+
+
+def test_a_stored_answer_is_at_most_2_kib(client: BareClient, broker: str, run_id: str) -> None:
+    large = {"text": "x" * 700_000}
+    client.result("terminal.set", run_id, status="completed", result=large, error="y" * 100_000)
+    client.result("terminal.set", run_id, status="completed", result=large, error="y" * 100_000)
+    client.result("run.cancel", run_id, reason="z" * 100_000)
+    client.refusal("events.append", run_id, event=EVENT)
+    client.refusal("events.append", run_id, event={"type": "w" * 100_000})
+    client.refusal("run.submit", run_id, name="x" * 100_000)
+    reader = TopicReader(broker, {"state-changelog": client.topic("state-changelog")})
+    try:
+        reader.catch_up("state-changelog")
+        answers = reader.records(
+            "state-changelog",
+            lambda record: (
+                (record.key or b"").startswith(b"lane.answer\0") and run_id.encode() in (record.key or b"")
+            ),
+        )
+    finally:
+        reader.close()
+    assert len(answers) == 6
+    assert max(len(record.value or b"") for record in answers) <= 2048

@@ -191,6 +191,8 @@ def end_offsets(brokers: str, partitions: list[TopicPartition]) -> dict[int, int
     """End offset of each partition of one topic, open transactions included."""
     # An admin client that outlives a restart of the broker is refused for its old leader epoch for ever.
     admin = AdminClient({"bootstrap.servers": brokers})
+    # Connected first: the first list_offsets of a cold client stalls for seconds now and then.
+    admin.list_topics(timeout=_PATIENCE_S)
     answers = admin.list_offsets(
         {TopicPartition(p.topic, p.partition): OffsetSpec.latest() for p in partitions},
         isolation_level=IsolationLevel.READ_UNCOMMITTED,

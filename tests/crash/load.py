@@ -38,11 +38,11 @@ class Load:
             "bootstrap.servers": brokers,
             "linger.ms": 5,
             "queue.buffering.max.messages": 1_000_000,
-            "message.timeout.ms": int(DELIVERY_PATIENCE_S * 1000),
             "reconnect.backoff.max.ms": 500,
         }
         # In the order in which they were sent, and once, also when the broker goes away.
-        self._producer = Producer({**settings, "enable.idempotence": True})
+        patience_ms = int(DELIVERY_PATIENCE_S * 1000)
+        self._producer = Producer({**settings, "enable.idempotence": True, "message.timeout.ms": patience_ms})
         self._aborting = Producer({**settings, "transactional.id": new_id("aborts")}) if aborts else None
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._problem: BaseException | None = None
