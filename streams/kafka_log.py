@@ -90,6 +90,7 @@ class KafkaLaneLog:
         self._ring: list[Producer] = []
         self._admin: AdminClient | None = None
         self._turn = 0
+        self._position: int | None = None
         self._names = {name: config.full_name(name) for name in TOPICS}
         self._changelog = self._names[STATE_CHANGELOG.name]
 
@@ -191,29 +192,22 @@ class KafkaLaneLog:
         finally:
             consumer.close()
 
-    def commit(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord]) -> int:
+    def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord]) -> None:
         """See `streams.ports.LaneLog`."""
         producer = self._ring[self._turn]
-        self._turn = (self._turn + 1) % RING_SIZE
         partition, names, changelog = self._partition, self._names, self._changelog
-        position: list[int] = []
-
-        def delivered(error: KafkaError | None, message: Any) -> None:
-            if error is None:
-                position.append(message.offset() + 1)
-
+        self._position = None
+        *others, (last_key, last_value) = changes
         try:
             producer.begin_transaction()
             produce = producer.produce
-            last = len(changes) - 1
-            for index, (key, value) in enumerate(changes):
-                if index == last:
-                    self._enqueue(producer, changelog, value, key, partition, None, delivered)
-                    continue
+            for key, value in others:
                 try:
                     produce(changelog, value, key, partition)
                 except BufferError:
-                    self._enqueue(producer, changelog, value, key, partition, None, None)
+                    self._enqueue(producer, OutRecord(changelog, partition, key, value))
+            last = OutRecord(changelog, partition, last_key, last_value)
+            self._enqueue(producer, last, self._delivered)
             for output in outputs:
                 topic, to, headers = names[output.topic], output.partition, output.headers
                 try:
@@ -222,13 +216,25 @@ class KafkaLaneLog:
                     else:
                         produce(topic, output.value, output.key, to, headers=list(headers))
                 except BufferError:
-                    self._enqueue(producer, topic, output.value, output.key, to, headers, None)
+                    self._enqueue(producer, output._replace(topic=topic))
+        except KafkaException as error:
+            raise self._failed(producer, error) from error
+
+    def commit(self) -> int:
+        """See `streams.ports.LaneLog`."""
+        producer = self._ring[self._turn]
+        self._turn = (self._turn + 1) % RING_SIZE
+        try:
             self._commit(producer)
         except KafkaException as error:
             raise self._failed(producer, error) from error
-        if not position:
+        if self._position is None:
             raise LaneLostError("the commit succeeded without the changelog offset of its last record")
-        return position[-1]
+        return self._position
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self._position = message.offset() + 1
 
     def close(self) -> None:
         """Release the producers; what is in flight is dropped."""
@@ -240,14 +246,11 @@ class KafkaLaneLog:
     def _enqueue(
         self,
         producer: Producer,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int,
-        headers: Sequence[tuple[str, bytes | None]] | None,
-        delivered: Callable[[KafkaError | None, Any], None] | None,
+        record: OutRecord,
+        delivered: Callable[[KafkaError | None, Any], None] | None = None,
     ) -> None:
-        """Produce one record; waits while the client's queue is full."""
+        """Produce one record, its topic in full; waits while the client's queue is full."""
+        topic, partition, key, value, headers = record
         while True:
             try:
                 producer.produce(

@@ -37,12 +37,14 @@ _MARKER_POLL_S = 0.05
 
 
 class Step(Enum):
-    """The points between which a lane may be interrupted; see DESIGN 3."""
+    """The points at which a lane may be interrupted, in order (DESIGN 3: before step 2, before and in the middle
+    of step 4, after the steps 4 and 5)."""
 
     TAKEN = 1
     DECIDED = 3
-    COMMITTED = 4
-    STORED = 5
+    PRODUCED = 4
+    COMMITTED = 5
+    STORED = 6
 
 
 class LaneHaltedError(Exception):
@@ -79,11 +81,16 @@ class Lane:
         *,
         faults: FaultLimits,
         tombstones_kept_ms: int,
+        turn: threading.Lock | None = None,
         on_restore: Callable[[RestoreProgress], None] = lambda progress: None,
         at_step: Callable[[Step], None] = lambda step: None,
         wall_clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """`tombstones_kept_ms` is the changelog's `delete.retention.ms`; `at_step` is called between steps."""
+        """`tombstones_kept_ms` is the changelog's `delete.retention.ms`; `at_step` is called between steps.
+
+        `turn` is held while a lane computes: the interpreter runs one thread at a time anyway, and lanes of one
+        process that take turns spare the hand-overs. Waiting for the broker needs no turn.
+        """
         self.partition = partition
         self._log = log
         self._stores = stores
@@ -94,6 +101,7 @@ class Lane:
         self._at_step = at_step
         self._wall_clock = wall_clock
         self._lock = threading.Lock()
+        self._turn = turn or threading.Lock()
         self._store: StateStore | None = None
         self._changelog_id = ""
         self._progress = LaneProgress()
@@ -161,71 +169,75 @@ class Lane:
     def skip_expired(self, topic: str, first_kept: int) -> None:
         """Go on at offset `first_kept`: retention deleted what lies between the watermark and it."""
         with self._lock:
-            batch = self._batch()
-            batch.skip_expired(topic, self.watermark(topic) + 1, first_kept, self._wall_clock())
-            self._commit(batch)
+            first = self.watermark(topic) + 1
+            self._transact(lambda batch: batch.skip_expired(topic, first, first_kept, self._wall_clock()))
 
     def close(self) -> None:
         """Release store and producers; what is not committed is dropped."""
         with self._lock:
             self._release()
 
-    def _batch(self) -> Batch:
-        if self._store is None:
-            raise LaneLostError("the lane is not open")
-        return Batch(self._rules, self.partition, self._store, self._progress, self.next_due)
-
     def _process(self, commands: Sequence[CommandRecord], timers_until: int | None) -> BatchCounts:
-        batch = self._batch()
-        self._at_step(Step.TAKEN)
-        apply = batch.apply
-        for command in commands:
-            apply(command)
-        if timers_until is not None:
-            batch.fire_due(timers_until)
-        self._check_faults(batch.counts)
-        self._at_step(Step.DECIDED)
+        def fill(batch: Batch) -> None:
+            apply = batch.apply
+            for command in commands:
+                apply(command)
+            if timers_until is not None:
+                batch.fire_due(timers_until)
+
         try:
-            self._commit(batch)
+            return self._transact(fill)
         except RecordsRefusedError:
             # One of them is poison: after the reopening they are committed one by one, to find it.
             self._suspects = max(len(commands), 1)
             raise
-        return batch.counts
 
     def _process_suspect(self, command: CommandRecord) -> BatchCounts:
         """Commit one command of a batch that the broker refused; the one that is refused again is dead-lettered."""
         at = (command.topic, command.offset)
-        batch = self._batch()
-        if at == self._poison:
-            batch.refuse(
-                command, ErrorCode.OUTPUT_TOO_LARGE, "the broker refused what the command would write"
-            )
-        else:
-            batch.apply(command)
+
+        def fill(batch: Batch) -> None:
+            if at == self._poison:
+                batch.refuse(
+                    command, ErrorCode.OUTPUT_TOO_LARGE, "the broker refused what the command would write"
+                )
+            else:
+                batch.apply(command)
+
         try:
-            self._commit(batch)
+            counts = self._transact(fill)
         except RecordsRefusedError:
             self._poison = at
             raise
         self._poison = None
         self._suspects = max(0, self._suspects - 1)
-        return batch.counts
+        return counts
 
-    def _commit(self, batch: Batch) -> None:
-        """Steps 4 and 5: one transaction, and only then the local store."""
-        if batch.is_empty:
-            self.next_due = batch.timers.next_due
-            return
-        if self._store is None:
+    def _transact(self, fill: Callable[[Batch], None]) -> BatchCounts:
+        """One batch, from step 1 to step 5: `fill` decides, one transaction, and only then the local store."""
+        store = self._store
+        if store is None:
             raise LaneLostError("the lane is not open")
-        changes = batch.changes()
-        position = self._log.commit(changes, batch.outputs)
+        with self._turn:
+            batch = Batch(self._rules, self.partition, store, self._progress, self.next_due)
+            self._at_step(Step.TAKEN)
+            fill(batch)
+            self._check_faults(batch.counts)
+            self._at_step(Step.DECIDED)
+            if batch.is_empty:
+                self.next_due = batch.timers.next_due
+                return batch.counts
+            changes = batch.changes()
+            self._log.produce(changes, batch.outputs)
+            self._at_step(Step.PRODUCED)
+        position = self._log.commit()
         self._at_step(Step.COMMITTED)
-        self._store.write(changes, StoreStamp(self._changelog_id, position, self._wall_clock()))
+        with self._turn:
+            store.write(changes, StoreStamp(self._changelog_id, position, self._wall_clock()))
         self._progress = batch.progress()
         self.next_due = batch.timers.next_due
         self._at_step(Step.STORED)
+        return batch.counts
 
     def _check_faults(self, counts: BatchCounts) -> None:
         recent = self._recent_faults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,7 @@ class LaneFactory:
         """This worker's folder for this prefix; lanes keep their state below it."""
         self._layout = layout
         self._make_log = make_log
+        self._turn = threading.Lock()
         self._faults = FaultLimits(settings.fault_halt_share, settings.fault_halt_minimum)
         self._log_config = KafkaLogConfig(
             brokers, settings.client_id, settings.name, settings.transaction_timeout_ms
@@ -64,6 +66,7 @@ class LaneFactory:
             self._rules,
             faults=self._faults,
             tombstones_kept_ms=self._layout.deletions_kept_ms,
+            turn=self._turn,
             on_restore=on_restore,
             at_step=at_step,
         )

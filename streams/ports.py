@@ -121,8 +121,11 @@ class LaneLog(Protocol):
         """Committed changes from offset `start` on, in chunks, each with the position behind it; the last
         position is at least `end`."""
 
-    def commit(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord]) -> int:
-        """Produce all in one transaction and commit it. Returns the changelog position behind the changes.
+    def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord]) -> None:
+        """Begin a transaction and produce all in it; there is at least one change."""
+
+    def commit(self) -> int:
+        """Commit what was produced. Returns the changelog position behind the changes.
 
         Raises `RecordsRefusedError` when nothing of it is visible and never will be; any other
         `LaneLostError` leaves the outcome open.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streams.kafka_log import KafkaLaneLog
 from streams.lane import Step
-from streams.ports import FencedError, LaneLostError
+from streams.ports import FencedError, LaneLostError, OutRecord, StateChange
 from tests.integration.conftest import Deployment
 from tests.integration.lane_rig import COMMANDS, DiedError, Rig
 
@@ -35,8 +35,10 @@ def dying_at(step: Step) -> Callable[[Step], None]:
 class DiesBeforeCommit(KafkaLaneLog):
     """All records of the transaction reach the broker; the commit is never asked for."""
 
-    def _commit(self, producer: Producer) -> None:
-        producer.flush(30)
+    def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord]) -> None:
+        super().produce(changes, outputs)
+        for producer in self._ring:
+            producer.flush(30)
         raise DiedError
 
 
