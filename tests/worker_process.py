@@ -38,7 +38,7 @@ class WorkerProcess:
         """`settings` are further settings by their environment names, such as `RUNLANE_STALL_ALARM_S`."""
         self.data_dir = folder / "data"
         self.log_file = folder / "worker.log"
-        self.port = _free_port()
+        self.port = free_port()
         self._environment = worker_environment(
             RUNLANE_BROKERS=brokers,
             RUNLANE_PREFIX=prefix,
@@ -158,7 +158,8 @@ def worker_environment(**settings: str) -> dict[str, str]:
     return {**inherited, "RUNLANE_CONFIG": os.devnull, **settings}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port that nobody uses."""
     # Below the ephemeral range, where a client's connection could take it in the meantime.
     while True:
         port = random.SystemRandom().randrange(10_000, 20_000)
