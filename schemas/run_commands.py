@@ -25,7 +25,9 @@ class ExecutorCommand(RunCommand):
     """A command that an executor sends on behalf of one attempt; clients leave both fields out."""
 
     instance_id: Text = None
+    """From the dispatch. An instance that is not the run's current one is refused (`ATTEMPT_SUPERSEDED`)."""
     attempt: Number = None
+    """From the dispatch. An attempt that is not the run's current one is refused."""
 
 
 class RunSubmit(RunCommand):
@@ -33,12 +35,19 @@ class RunSubmit(RunCommand):
 
     type: Literal["run.submit"]
     name: Annotated[str, StringConstraints(min_length=1)]
+    """Name of the function that executors registered."""
     params: Any = None
+    """What the function gets, any JSON; not together with `paramsRef`."""
     params_ref: Any = None
+    """A reference to parameters that are too large to be sent; the function gets it as it is."""
     sessions: Any = None
+    """Not accepted by this version: leave it out."""
     pool: Text = None
+    """Passed on to the dispatch."""
     parent_run_id: Text = None
+    """Passed on to the dispatch."""
     max_attempts: Number = None
+    """Accepted, and without effect in this version."""
 
     @model_validator(mode="after")
     def _one_kind_of_params(self) -> RunSubmit:
@@ -56,7 +65,9 @@ class RunStatus(RunCommand):
 
     type: Literal["run.status"]
     wait_ms: clamped(0, 2000, 0) = 0  # type: ignore[valid-type]
+    """How long to wait for the run's end, limited to 0..2000 ms."""
     trace: Any = None
+    """1: the answer has `traces`."""
 
 
 class RunCancel(RunCommand):
@@ -64,6 +75,7 @@ class RunCancel(RunCommand):
 
     type: Literal["run.cancel"]
     reason: Text = None
+    """Becomes the `error` of the run's end."""
 
 
 class RunFinish(RunCommand):
@@ -79,6 +91,7 @@ class EventsAppend(ExecutorCommand):
 
     type: Literal["events.append"]
     event: EventInput
+    """A `status`, `log` or `progress` event; its own `seq` and `runId` are ignored."""
 
 
 class EventsList(RunCommand):
@@ -88,8 +101,11 @@ class EventsList(RunCommand):
 
     type: Literal["events.list"]
     after_seq: clamped(0, 2**62, 0) = 0  # type: ignore[valid-type]
+    """Only events with a higher `seq`."""
     limit: clamped(1, MAX_LISTED_EVENTS, MAX_LISTED_EVENTS) = MAX_LISTED_EVENTS  # type: ignore[valid-type]
+    """At most so many events, limited to 1..500."""
     timeout_ms: clamped(0, 30_000, 0) = 0  # type: ignore[valid-type]
+    """How long to wait when there is none yet, limited to 0..30000 ms."""
 
 
 class TerminalSet(ExecutorCommand):
@@ -97,12 +113,19 @@ class TerminalSet(ExecutorCommand):
 
     type: Literal["terminal.set"]
     status: TerminalStatus
+    """How the run ended."""
     result: Any = None
+    """What came out, any JSON."""
     error: Text = None
+    """Why it failed or was cancelled."""
     total_rows: Any = None
+    """How many rows the result is about."""
     duration_ms: Any = None
+    """How long the work took."""
     play_name: Text = None
+    """Which workflow this was."""
     completed_at: Number = None
+    """When it ended, in ms since the epoch; default: the command's time."""
 
 
 class TerminalGet(RunCommand):

@@ -20,26 +20,36 @@ class SubmitResult(Result):
     """`run.submit`: the run is dispatched; the same again says the same."""
 
     run_id: str
+    """The run's id."""
     instance_id: str
+    """The instance that the dispatch names."""
     status: str
+    """`running`."""
     seq: int
     """`seq` of the run's `status` event `running`."""
 
 
 class StatusResult(Result):
-    """`run.status`: how a run stands; all but `status` and `latest_seq` is null before its end."""
+    """`run.status`: how a run stands; what belongs to the end is null before it."""
 
     run_id: str
+    """The run's id."""
     status: str
     """`running`, `sleeping`, `completed`, `failed` or `cancelled`."""
     result: Any = None
+    """The end's."""
     error: str | None = None
+    """The end's."""
     total_rows: Any = None
+    """The end's."""
     duration_ms: Any = None
+    """The end's."""
     latest_seq: int
     """`seq` of the run's newest event."""
     wait: Any = None
+    """What a sleeping run waits for; null in this version."""
     traces: list[Any] | None = None
+    """Only there when asked for by `trace`."""
 
     @property
     def ended(self) -> bool:
@@ -51,27 +61,34 @@ class CancelResult(Result):
     """`run.cancel`: how the run ended, by this or before."""
 
     status: str
+    """How the run ended."""
     terminal: TerminalState | None = None
+    """The run's end."""
 
 
 class FinishResult(Result):
     """`run.finish`: when what is stored about the run goes, in ms since the epoch."""
 
     evicts_at: int
+    """In ms since the epoch."""
 
 
 class AppendResult(Result):
     """`events.append`: the event's place in the run's sequence, and its time in ms since the epoch."""
 
     seq: int
+    """The event's place in the run's sequence."""
     ts: int | float
+    """The event's time, in ms since the epoch."""
 
 
 class ListResult(Result):
     """`events.list`: kept events in the order of their `seq`, as `run-events` holds them."""
 
     events: list[dict[str, Any]]
+    """In the order of their `seq`."""
     latest_seq: int
+    """`seq` of the run's newest event; 0 for an unknown run."""
     first_seq: int
     """The oldest kept event's `seq`; 0 when none is kept."""
     more: bool = False
@@ -82,13 +99,16 @@ class TerminalSetResult(Result):
     """`terminal.set`: the run's end; `repeated` when it had been set before."""
 
     terminal: TerminalState
+    """The run's end, as it is stored."""
     repeated: bool
+    """The same end had been set before."""
 
 
 class TerminalGetResult(Result):
     """`terminal.get`: the run's end, null while there is none or when it is evicted."""
 
     terminal: TerminalState | None
+    """The run's end."""
 
 
 RUN_RESULTS: Final[dict[str, type[Result]]] = {
