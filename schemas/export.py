@@ -29,14 +29,6 @@ from schemas.terminals import TerminalState
 from schemas.topics import TOPICS
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_COMMAND_SETS: dict[str, CommandSet] = {"AnyRunCommand": RUN_COMMANDS}
-_VALUES: dict[str, Any] = {
-    "RunEvent": RunEvent,
-    "TerminalState": TerminalState,
-    "Dispatch": Dispatch,
-    "Reply": Reply,
-}
-
 Schema = dict[str, Any]
 
 
@@ -49,19 +41,29 @@ def exported() -> dict[str, bytes]:
     """
     files: dict[str, Schema] = {}
     for spec in TOPICS.values():
-        title = spec.values[0]
-        about = {"title": title, "description": spec.purpose}
-        if commands := _COMMAND_SETS.get(title):
-            files[f"topic.{spec.name}.json"] = {**_any_command(commands), **about}
-            for model in commands.models:
-                command = model.model_fields["type"].annotation.__args__[0]  # type: ignore[union-attr]
-                files[f"command.{command}.json"] = _command(commands, model)
-        elif title in _VALUES:
-            files[f"topic.{spec.name}.json"] = {**_of_model(_VALUES[title]), **about}
-        elif title == "Stored":
-            files[f"topic.{spec.name}.json"] = {**_of_records(), **about}
+        if all(name in _VALUES for name in spec.values):
+            schema = _any_of([_VALUES[name]() for name in spec.values])
+            files[f"topic.{spec.name}.json"] = {
+                **schema,
+                "title": " | ".join(spec.values),
+                "description": spec.purpose,
+            }
+    for commands in _COMMAND_SETS:
+        for command, model in commands.by_type.items():
+            files[f"command.{command}.json"] = _command(commands, model)
     files |= {f"result.{command}.json": _of_model(model) for command, model in RUN_RESULTS.items()}
     return {name: _file(files[name]) for name in sorted(files)}
+
+
+def _any_of(schemas: list[Schema]) -> Schema:
+    if len(schemas) == 1:
+        return schemas[0]
+    merged: Schema = {"anyOf": [], "$defs": {}}
+    for schema in schemas:
+        merged["$defs"] |= schema.pop("$defs", {})
+        merged["anyOf"] += schema.pop("anyOf", None) or [schema]
+    merged["$defs"] = dict(sorted(merged["$defs"].items()))
+    return merged
 
 
 def _file(schema: Schema) -> bytes:
@@ -177,3 +179,15 @@ def _field_docs(owner: type) -> dict[str, str]:
             ):
                 docs[field.target.id] = " ".join(text.value.value.split())
     return docs
+
+
+_COMMAND_SETS = (RUN_COMMANDS,)
+_VALUES: dict[str, Callable[[], Schema]] = {
+    "AnyRunCommand": lambda: _any_command(RUN_COMMANDS),
+    "RunEvent": lambda: _of_model(RunEvent),
+    "TerminalState": lambda: _of_model(TerminalState),
+    "Dispatch": lambda: _of_model(Dispatch),
+    "Reply": lambda: _of_model(Reply),
+    "Stored": _of_records,
+}
+"""The schemas of the values that topics name."""
