@@ -17,15 +17,22 @@ class Dispatch(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
     run_id: str
+    """The run's id, as the record's key."""
     instance_id: str
+    """Made from the run id; what an executor sends back carries it."""
     attempt: int
     """1 for the first attempt; what an executor sends back carries it."""
     name: str
     """Name of the function that executors registered."""
     params: Any = None
+    """What the run was submitted with."""
     params_ref: Any = None
+    """What the run was submitted with, when it was too large to be sent."""
     pool: str | None = None
+    """As submitted; left out when unset."""
     parent_run_id: str | None = None
+    """As submitted; left out when unset."""
     dispatched_at: int
     """Milliseconds since the epoch."""
     command_id: str
+    """Id of the command that made the dispatch."""

@@ -16,6 +16,7 @@ class _Input(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True, strict=True)
 
     ts: Number = None
+    """When it happened, in ms since the epoch; default: the command's time."""
 
 
 class StatusEventInput(_Input):
@@ -23,7 +24,9 @@ class StatusEventInput(_Input):
 
     type: Literal["status"]
     status: str
+    """The run's status in words; it does not end the run."""
     logs: Items = None
+    """Log lines."""
 
 
 class LogEventInput(_Input):
@@ -31,6 +34,7 @@ class LogEventInput(_Input):
 
     type: Literal["log"]
     line: str
+    """The log line."""
 
 
 class ProgressEventInput(_Input):
@@ -38,10 +42,15 @@ class ProgressEventInput(_Input):
 
     type: Literal["progress"]
     status: str
+    """How far the run is, in words."""
     logs: Items = None
+    """Log lines; of the list only the strings are kept."""
     active_node_id: Text = None
+    """The workflow's node that is at work."""
     active_artifact_table_namespace: Text = None
+    """Where the node writes its tables."""
     updated_at: Number = None
+    """When the progress was seen, in ms since the epoch."""
 
 
 EventInput = Annotated[
@@ -56,6 +65,7 @@ class _Event(BaseModel):
     seq: int
     """Position in the run's gapless sequence, from 1."""
     run_id: str
+    """The run's id, as the record's key."""
     ts: int | float
     """Milliseconds since the epoch."""
     command_id: str
@@ -67,7 +77,9 @@ class StatusEvent(_Event):
 
     type: Literal["status"]
     status: str
+    """The status in words; `running` when the run was submitted."""
     logs: list[str] | None = None
+    """Log lines."""
 
 
 class LogEvent(_Event):
@@ -75,6 +87,7 @@ class LogEvent(_Event):
 
     type: Literal["log"]
     line: str
+    """The log line."""
 
 
 class ProgressEvent(_Event):
@@ -82,10 +95,15 @@ class ProgressEvent(_Event):
 
     type: Literal["progress"]
     status: str
+    """How far the run is, in words."""
     logs: list[str] | None
+    """Log lines."""
     active_node_id: str | None
+    """The workflow's node that is at work."""
     active_artifact_table_namespace: str | None
+    """Where the node writes its tables."""
     updated_at: int | float | None
+    """When the progress was seen, in ms since the epoch."""
 
 
 class TerminalEvent(_Event):
@@ -93,11 +111,17 @@ class TerminalEvent(_Event):
 
     type: Literal["terminal"]
     status: TerminalStatus
+    """How the run ended."""
     result: Any
+    """What came out."""
     error: str | None
+    """Why it failed or was cancelled."""
     total_rows: Any
+    """How many rows the result is about."""
     duration_ms: Any
+    """How long the work took."""
     play_name: str | None
+    """Which workflow this was."""
 
 
 RunEvent = Annotated[

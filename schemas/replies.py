@@ -36,6 +36,10 @@ class Reply(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
     command_id: str | None
+    """Id of the command that is answered."""
     ok: bool
+    """Whether the command was accepted."""
     result: dict[str, Any] | None = None
+    """What the command answers; only there when `ok` is true."""
     error: ReplyError | None = None
+    """`code`, `message` and what belongs to the code; only there when `ok` is false."""

@@ -47,7 +47,7 @@ class StatusResult(Result):
     latest_seq: int
     """`seq` of the run's newest event."""
     wait: Any = None
-    """What a sleeping run waits for; null in this version."""
+    """What a sleeping run waits for; runs do not sleep in this version."""
     traces: list[Any] | None = None
     """Only there when asked for by `trace`."""
 

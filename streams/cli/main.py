@@ -15,6 +15,7 @@ from streams.cli import (
     broker_commands,
     dead_letter_commands,
     demo_commands,
+    docs_commands,
     executor_commands,
     run_commands,
     schema_commands,
@@ -41,6 +42,7 @@ app.add_typer(dead_letter_commands.app, name="dead-letters")
 app.add_typer(broker_commands.app, name="broker")
 app.add_typer(topics_commands.app, name="topics")
 app.add_typer(schema_commands.app, name="schemas")
+app.add_typer(docs_commands.app, name="docs")
 app.add_typer(settings_commands.app)
 app.add_typer(worker_commands.app)
 app.add_typer(executor_commands.app)
