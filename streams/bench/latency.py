@@ -52,7 +52,7 @@ def run(bench: Workbench, plan: LatencyPlan) -> BenchResult:
                 ) as progress:
                     sender, latencies = _at_rate(settings, rate, plan, number, progress)
                 number = sender.schedule.numbers.stop
-                found[rate].append(_percentiles(latencies))
+                found[rate].append(percentiles(latencies))
                 lateness[rate] = max(lateness[rate], sender.schedule.latest_s * 1000)
                 p50, p90, p99, worst = found[rate][-1]
                 bench.step(
@@ -81,7 +81,7 @@ def _at_rate(
     return sender, latencies
 
 
-def _percentiles(values: Sequence[float]) -> list[float]:
+def percentiles(values: Sequence[float]) -> list[float]:
     """The values that 50, 90, 99 and 100 percent do not exceed."""
     ordered = sorted(values)
     return [ordered[math.ceil(percent / 100 * len(ordered)) - 1] for percent in _PERCENTS]

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 _CALL_S = 15.0
+_PATIENCE_S = 30.0
 _log = logging.getLogger(__name__)
 
 Positions = dict[int, int]
 """Partition -> offset."""
+
+# A broker that has only just made a topic does not know its leaders yet; one that is busy takes its time.
+_PASSING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+}
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether what failed may work a moment later."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _PASSING
 
 
 class TopicPositions:
@@ -23,15 +39,19 @@ class TopicPositions:
 
     def visible(self, topic: str, partitions: int) -> Positions:
         """Per partition the first offset that a `read_committed` reader cannot see yet."""
-        return self._ask(topic, range(partitions), IsolationLevel.READ_COMMITTED)
+        return self._ask(topic, partitions, IsolationLevel.READ_COMMITTED)
 
     def ends(self, topic: str, partitions: int) -> Positions:
         """Per partition the end of the log, open transactions included."""
-        return self._ask(topic, range(partitions), IsolationLevel.READ_UNCOMMITTED)
+        return self._ask(topic, partitions, IsolationLevel.READ_UNCOMMITTED)
 
-    def _ask(self, topic: str, partitions: Iterable[int], isolation: IsolationLevel) -> Positions:
-        wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
-        futures: Mapping[TopicPartition, object] = self._admin.list_offsets(
-            wanted, isolation_level=isolation, request_timeout=_CALL_S
-        )
-        return {at.partition: future.result().offset for at, future in futures.items()}  # type: ignore[attr-defined]
+    @retry(
+        retry=retry_if_exception(passes),
+        stop=stop_after_delay(_PATIENCE_S),
+        wait=wait_fixed(0.05),
+        reraise=True,
+    )
+    def _ask(self, topic: str, partitions: int, isolation: IsolationLevel) -> Positions:
+        wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
+        futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_CALL_S)
+        return {at.partition: future.result().offset for at, future in futures.items()}

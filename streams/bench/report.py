@@ -37,8 +37,8 @@ class Figure:
     reached: bool | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        if self.target is not None:
-            object.__setattr__(self, "reached", self.target.is_reached(self.value))
+        reached = None if self.target is None else self.target.is_reached(self.value)
+        object.__setattr__(self, "reached", reached)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from streams.bench.positions import Positions, TopicPositions
+from streams.bench.positions import Positions, TopicPositions, passes
 from streams.bench.processes import Measured, cpu_seconds
 from streams.messaging.kafka_config import reader_config
 from streams.settings import Settings
@@ -88,7 +88,7 @@ def read_records(settings: Settings, topic: str, partitions: int) -> dict[int, l
                     found[message.partition()].append((message.offset(), message.value()))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(message.partition())
-                elif not error.retriable():
+                elif not passes(KafkaException(error)):
                     raise KafkaException(error)
     finally:
         consumer.close()
