@@ -37,7 +37,6 @@ class WorkerApp:
         folder = self._factory.folder
         folder.mkdir(parents=True, exist_ok=True)
         self.metrics = Metrics()
-        self._host: LaneHost | None = None
         self.faust = LaneApp(
             settings.name("lanes"),
             short_names={settings.name(topic): topic for topic in self._topics},
@@ -57,6 +56,17 @@ class WorkerApp:
             web_bind=settings.web_host,
             web_host=settings.web_host,
             web_port=settings.web_port,
+        )
+        # From the start: Faust asks for watermarks also while it waits for its first assignment.
+        self._lanes = self.faust.lanes = LaneHost(
+            self._topics,
+            self._factory.make,
+            _FaustPositions(self.faust),
+            self.metrics,
+            limits=BatchLimits(settings.max_batch_commands, settings.max_batch_bytes),
+            max_pending=settings.max_pending_commands,
+            max_commits=settings.max_concurrent_commits,
+            stall_alarm_s=settings.stall_alarm_s,
         )
         self.faust.on_partitions_assigned.connect(self._assigned)
         self._add_pages()
@@ -78,32 +88,14 @@ class WorkerApp:
 
     def route(self, event: Any) -> None:
         """Give an agent's event, a chunk, to the lane of its partition."""
-        self._lanes().route(event.message.partition, event.value)
-
-    def _lanes(self) -> LaneHost:
-        """The host, made in the event loop that it belongs to."""
-        if self._host is None:
-            settings = self._settings
-            self._host = LaneHost(
-                self._topics,
-                self._factory.make,
-                _FaustPositions(self.faust),
-                self.metrics,
-                limits=BatchLimits(settings.max_batch_commands, settings.max_batch_bytes),
-                max_pending=settings.max_pending_commands,
-                max_commits=settings.max_concurrent_commits,
-                stall_alarm_s=settings.stall_alarm_s,
-            )
-            self.faust.lanes = self._host
-        return self._host
+        self._lanes.route(event.message.partition, event.value)
 
     async def _assigned(self, app: LaneApp, assigned: set[TP], **_: Any) -> None:
         names = app.short_names
-        await self._lanes().assign({tp.partition for tp in assigned if tp.topic in names})
+        await self._lanes.assign({tp.partition for tp in assigned if tp.topic in names})
 
     async def _close(self) -> None:
-        if self._host is not None:
-            await self._host.close()
+        await self._lanes.close()
 
     def _add_pages(self) -> None:
         app, started = self.faust, time.time()
@@ -111,7 +103,7 @@ class WorkerApp:
         @app.page("/health/live", name="live")
         async def live(web: Any, request: Any) -> Any:
             """200 while the worker can do its work or get back to it by itself; 503 when only a restart helps."""
-            halted = self._lanes().is_halted
+            halted = self._lanes.is_halted
             body = {
                 "status": "halted" if halted else "live",
                 "uptimeSeconds": round(time.time() - started, 1),
@@ -121,11 +113,11 @@ class WorkerApp:
         @app.page("/health/ready", name="ready")
         async def ready(web: Any, request: Any) -> Any:
             """200 only when every owned lane has restored and serves; also with none owned."""
-            problems = self._lanes().problems()
+            problems = self._lanes.problems()
             body = {
                 "status": "not ready" if problems else "ready",
                 "problems": problems,
-                "lanes": self._lanes().lanes(),
+                "lanes": self._lanes.lanes(),
             }
             return web.json(body, status=503 if problems else 200)
 
