@@ -45,7 +45,8 @@ class Output:
             print_json(data)
             sys.stdout.flush()
         else:
-            self.console.print(for_people())
+            # A line that is longer than the terminal is the terminal's to fold: a pipe gets it whole.
+            self.console.print(for_people(), soft_wrap=True)
 
     def step(self, message: str) -> None:
         """Say what is being done."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +26,9 @@ _STATUS_STYLES = {
     "failed": "red",
     "cancelled": "yellow",
 }
+_INDENT = " " * 31
+_TABLE_WIDTH = 110
+_RUN_WIDTH = 40
 _TYPE_STYLES = {"status": "magenta", "log": "", "progress": "cyan", "terminal": "bold"}
 
 
@@ -53,10 +56,10 @@ def _what_happened(event: AnyRunEvent) -> Text:
         if isinstance(event, ProgressEvent) and event.active_node_id:
             what.append(f"  [{printable(event.active_node_id)}]", style="dim")
         for log in event.logs or ():
-            what.append(f"\n{'':30}{printable(log)}", style="dim")
+            what.append(f"\n{_INDENT}{printable(log)}", style="dim")
         return what
     if isinstance(event, TerminalEvent):
-        return _end(event)
+        return _end(event, with_stack=True)
     rest = {name: value for name, value in event.fields.items() if name not in _COMMON}
     return Text(printable(orjson.dumps(rest).decode()), style="not bold dim")
 
@@ -64,15 +67,18 @@ def _what_happened(event: AnyRunEvent) -> Text:
 _COMMON = {"seq", "runId", "type", "ts", "commandId"}
 
 
-def _end(end: TerminalEvent | TerminalState) -> Text:
+def _end(end: TerminalEvent | TerminalState, *, with_stack: bool = False) -> Text:
     what = status_text(end.status)
     what.stylize("not bold")
-    if end.error is not None:
-        what.append(f": {printable(end.error)}")
     if end.total_rows is not None:
         what.append(f", {_rows(end.total_rows)}")
     if isinstance(end.duration_ms, int | float) and not isinstance(end.duration_ms, bool):
         what.append(f", {duration(round(end.duration_ms))}")
+    if end.error is not None:
+        reason, *stack = printable(end.error).splitlines() or [""]
+        what.append(f": {reason}")
+        if with_stack:
+            what.append("".join(f"\n{_INDENT}{line}" for line in stack), style="dim")
     return what
 
 
@@ -118,7 +124,7 @@ def status_view(state: StatusResult) -> RenderableType:
 
 def end_line(end: TerminalState) -> Text:
     """One run's end in a line, for a list that grows downwards."""
-    line = Text(f"{clock(end.completed_at)}  ", style="dim")
+    line = Text(f"{moment(end.completed_at)}  ", style="dim")
     line.append(f"{printable(end.run_id)}  ", style="not dim bold")
     what = _end(end)
     what.stylize("not dim")
@@ -126,15 +132,18 @@ def end_line(end: TerminalState) -> Text:
     return line
 
 
-def ends_table(ends: Iterable[TerminalState]) -> Table:
-    """The ends of runs beneath each other."""
+def ends_view(ends: Sequence[TerminalState], width: int) -> RenderableType:
+    """The ends of runs beneath each other, in a table when there is room."""
+    if width < _TABLE_WIDTH:
+        return Group(*(end_line(end) for end in ends))
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("ended", no_wrap=True)
-    table.add_column("run", overflow="fold")
-    table.add_column("status", no_wrap=True)
-    table.add_column("rows", justify="right")
-    table.add_column("events", justify="right")
-    table.add_column("error, or result", overflow="ellipsis", no_wrap=True, ratio=1)
+    # What is long is the last column; without these widths it would squeeze the others.
+    table.add_column("ended", min_width=19)
+    table.add_column("run", overflow="fold", min_width=min(_RUN_WIDTH, max(len(end.run_id) for end in ends)))
+    table.add_column("status", min_width=9)
+    table.add_column("rows", justify="right", min_width=6)
+    table.add_column("events", justify="right", min_width=6)
+    table.add_column("error, or result", overflow="ellipsis", no_wrap=True)
     for end in ends:
         table.add_row(
             moment(end.completed_at),
@@ -142,7 +151,7 @@ def ends_table(ends: Iterable[TerminalState]) -> Table:
             status_text(end.status),
             Text("" if end.total_rows is None else _rows(end.total_rows, unit="")),
             str(end.seq),
-            Text(printable(end.error)) if end.error is not None else _short(end.result),
+            _short(end.result) if end.error is None else Text(printable(end.error.partition("\n")[0])),
         )
     return table
 

@@ -12,7 +12,7 @@ from schemas.terminals import TerminalState
 from schemas.topics import RUN_EVENTS, RUN_TERMINALS
 from streams.cli.client_work import with_client
 from streams.cli.run_commands import RunArgument
-from streams.cli.run_views import end_line, ends_table, event_fields, event_line
+from streams.cli.run_views import end_line, ends_view, event_fields, event_line
 from streams.cli.session import session_of
 from streams.client import RunlaneClient
 from streams.user_errors import UserError
@@ -98,4 +98,4 @@ def terminals(
     ends.sort(key=lambda end: end.completed_at)
     topic = session.settings.name(RUN_TERMINALS.name)
     none = Text(f"No run has ended{f' as {status}' if status else ''} in {topic}.")
-    output.console.print(ends_table(ends) if ends else none)
+    output.console.print(ends_view(ends, output.console.width) if ends else none)

@@ -18,7 +18,9 @@ def worker(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder of this worker's local state; never shared by two workers.")
     ] = None,
-    web_port: Annotated[int | None, typer.Option(help="Port of /health/live, /health/ready and /metrics.")] = None,
+    web_port: Annotated[
+        int | None, typer.Option(help="Port of /health/live, /health/ready and /metrics.")
+    ] = None,
     web_host: Annotated[str | None, typer.Option(help="Address of that server.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
