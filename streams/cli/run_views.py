@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import orjson
-from rich.console import Group, RenderableType
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.json import JSON
 from rich.table import Table
 from rich.text import Text
@@ -136,22 +136,30 @@ def ends_view(ends: Sequence[TerminalState], width: int) -> RenderableType:
     """The ends of runs beneath each other, in a table when there is room."""
     if width < _TABLE_WIDTH:
         return Group(*(end_line(end) for end in ends))
+    run_width = min(_RUN_WIDTH, max(len(end.run_id) for end in ends))
+    columns: list[tuple[str, int, JustifyMethod]] = [
+        ("ended", 19, "left"),
+        ("run", max(3, run_width), "left"),
+        ("status", 9, "left"),
+        ("rows", 7, "right"),
+        ("events", 6, "right"),
+    ]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    # What is long is the last column; without these widths it would squeeze the others.
-    table.add_column("ended", min_width=19)
-    table.add_column("run", overflow="fold", min_width=min(_RUN_WIDTH, max(len(end.run_id) for end in ends)))
-    table.add_column("status", min_width=9)
-    table.add_column("rows", justify="right", min_width=6)
-    table.add_column("events", justify="right", min_width=6)
-    table.add_column("error, or result", overflow="ellipsis", no_wrap=True)
+    for name, column_width, justify in columns:
+        table.add_column(name, width=column_width, justify=justify, overflow="fold")
+    # Rich would squeeze the other columns to make room for a long text, so it is cut before.
+    rest = width - sum(column_width + 2 for _, column_width, _ in columns)
+    table.add_column("error, or result", no_wrap=True)
     for end in ends:
+        last = _short(end.result) if end.error is None else Text(printable(end.error.partition("\n")[0]))
+        last.truncate(rest, overflow="ellipsis")
         table.add_row(
             moment(end.completed_at),
             Text(printable(end.run_id)),
             status_text(end.status),
             Text("" if end.total_rows is None else _rows(end.total_rows, unit="")),
             str(end.seq),
-            _short(end.result) if end.error is None else Text(printable(end.error.partition("\n")[0])),
+            last,
         )
     return table
 
