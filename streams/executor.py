@@ -98,12 +98,14 @@ class Executor:
         runner = self.runner(settings, concurrency=concurrency, group=group, ignore_unknown=ignore_unknown)
         stopped = asyncio.create_task(stop.wait())
         serving = asyncio.create_task(_serve(runner))
-        await asyncio.wait({stopped, serving}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if not serving.done():
-            await runner.stop(settings.shutdown_deadline_s / 2)
+        try:
+            await asyncio.wait({stopped, serving}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+        finally:
+            stopped.cancel()
             serving.cancel()
-        await asyncio.gather(serving, return_exceptions=stop.is_set())
+            await runner.stop(settings.shutdown_deadline_s / 2)
 
 
 async def _serve(runner: ExecutorRunner) -> None:

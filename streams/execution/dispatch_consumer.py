@@ -159,7 +159,8 @@ class DispatchConsumer:
         self._committing = False
         for place in offsets:
             if failure := error or place.error:
-                _log.warning("committing %s[%d]: %s", place.topic, place.partition, failure.str())
+                # Usual while the group rebalances; it is tried again, or the next owner asks how far runs are.
+                _log.info("committing %s[%d]: %s", place.topic, place.partition, failure.str())
                 continue
             with self._changed:
                 if ledger := self._ledgers.get(place.partition):
@@ -186,7 +187,7 @@ class DispatchConsumer:
                 try:
                     self._consumer.commit(offsets=offsets, asynchronous=False)
                 except KafkaException as error:
-                    _log.warning("committing %s before it is given away: %s", self._topic, error)
+                    _log.info("committing %s before it is given away: %s", self._topic, error)
         self._on_lost(_, partitions)
 
     def _on_lost(self, _: Any, partitions: list[Any]) -> None:

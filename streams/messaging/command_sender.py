@@ -26,7 +26,7 @@ from streams.client_errors import (
     SentCommand,
 )
 from streams.messaging.async_producer import AsyncProducer, Delivery
-from streams.messaging.kafka_config import producer_config, reader_config
+from streams.messaging.kafka_config import producer_config, reply_config
 from streams.messaging.loop_inbox import LoopInbox
 from streams.messaging.reply_inbox import ReplyInbox
 from streams.partitioner import partition_for
@@ -99,7 +99,7 @@ class CommandSender:
             self._reply_partition = random.randrange(self.partitions)
         answers: LoopInbox[tuple[bytes, Reply]] = LoopInbox(asyncio.get_running_loop(), self._answer)
         inbox = ReplyInbox(
-            reader_config(self.settings),
+            reply_config(self.settings),
             self.settings.name(REPLIES.name),
             self._reply_partition,
             lambda correlation_id, reply: answers.put((correlation_id, reply)),

@@ -349,7 +349,7 @@ async def test_runs_end_once_while_executors_come_and_go(
     settings: Settings, client: RunlaneClient, app: Executor, group: str
 ) -> None:
     name, coming_app, leaving_app = new_name(), Executor(ignore_unknown=True), Executor(ignore_unknown=True)
-    runs = [f"{name}-{number}" for number in range(100)]
+    runs: list[str] = []
     came, given_back, leaving = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def three_steps(context: RunContext) -> str:
@@ -372,13 +372,19 @@ async def test_runs_end_once_while_executors_come_and_go(
         came.set()
         return await three_steps(context)
 
+    async def submit_until(happened: asyncio.Event) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not happened.is_set():
+                runs.append(f"{name}-{len(runs)}")
+                await client.submit(runs[-1], name)
+                await asyncio.sleep(0.02)
+
     app.run(name)(three_steps)
     async with app.runner(settings, group=group, concurrency=4):
         second = await leaving_app.runner(settings, group=group, concurrency=4).start()
-        await asyncio.gather(*(client.submit(run_id, name) for run_id in runs))
-        await leaving.wait()
+        await submit_until(leaving)
         async with coming_app.runner(settings, group=group, concurrency=4):
-            await came.wait()
+            await submit_until(came)
             await second.stop(0.0)
             ends = await asyncio.gather(*(end_of(client, run_id) for run_id in runs))
     assert given_back.is_set()
