@@ -30,9 +30,14 @@ def violations(history: History) -> list[Violation]:
 def check_sent_is_in_the_log(history: History, expected: Expected) -> Iterator[Violation]:
     """What the broker acknowledged to the client is in the log."""
     log = {(row.place.partition, row.place.offset): row for row in history.rows["run-commands"]}
+    contents = {(row.place.partition, row.content) for row in history.rows["run-commands"]}
     for sent in history.sent:
+        if sent.offset is None:
+            if (sent.partition, sent.content) not in contents:
+                yield Violation("sent", f"run-commands[{sent.partition}]", f"{sent.content} is not there")
+            continue
         row = log.get((sent.partition, sent.offset))
-        if row is None or (row.key, row.value) != (sent.key, sent.value):
+        if row is None or row.content != sent.content:
             yield Violation("sent", f"run-commands[{sent.partition}]@{sent.offset}", "is not what was sent")
 
 
@@ -40,16 +45,17 @@ def check_forwards(history: History, expected: Expected) -> Iterator[Violation]:
     """Each command in a wrong partition was forwarded to the right one, once and unchanged."""
     sent = {(command.partition, command.offset) for command in history.sent}
     copies = Counter(
-        (row.key, row.value, row.headers)
+        row.content
         for row in history.rows["run-commands"]
         if (row.place.partition, row.place.offset) not in sent
     )
-    wanted = Counter((row.key, row.value, row.headers) for row in expected.forwarded)
-    places = {(row.key, row.value, row.headers): str(row.place) for row in expected.forwarded}
-    for record in wanted.keys() | copies.keys():
-        if wanted[record] != copies[record]:
-            where = places.get(record, f"key {record[0]!r}")
-            yield Violation("forward", where, f"forwarded {copies[record]} times, not {wanted[record]}")
+    copies.subtract(command.content for command in history.sent if command.offset is None)
+    wanted = Counter(row.content for row in expected.forwarded)
+    places = {row.content: str(row.place) for row in expected.forwarded}
+    for content in wanted.keys() | copies.keys():
+        if wanted[content] != copies[content]:
+            where = places.get(content, f"key {content.key!r}")
+            yield Violation("forward", where, f"forwarded {copies[content]} times, not {wanted[content]}")
 
 
 def check_events(history: History, expected: Expected) -> Iterator[Violation]:

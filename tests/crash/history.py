@@ -30,6 +30,14 @@ class Place(NamedTuple):
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
 
+class Content(NamedTuple):
+    """What a record carries."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
 @dataclass(frozen=True)
 class Row:
     """One committed record."""
@@ -47,6 +55,11 @@ class Row:
             return {}
         return body if isinstance(body, dict) else {}
 
+    @property
+    def content(self) -> Content:
+        """All that it carries."""
+        return Content(self.key, self.value, self.headers)
+
     def header(self, name: str) -> bytes | None:
         """The last header of a name."""
         return dict(self.headers).get(name)
@@ -57,9 +70,16 @@ class SentCommand:
     """A record that the broker acknowledged to the client."""
 
     partition: int
-    offset: int
+    offset: int | None
+    """None when the client sent it again and the broker had it already: then the broker does not tell."""
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def content(self) -> Content:
+        """All that is to be found in the log."""
+        return Content(self.key, self.value, self.headers)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ class Load:
             if error is not None:
                 self._refused.append(error)
                 return
-            self.sent.append(SentCommand(partition, message.offset(), key, value))
+            self.sent.append(SentCommand(partition, message.offset(), key, value, tuple(headers)))
 
         self._producer.produce(
             self._topic, value, key, partition=partition, headers=list(headers), on_delivery=delivered

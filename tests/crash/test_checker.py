@@ -70,14 +70,15 @@ def right() -> History:
     sent.append(misrouted)
     log.add("run-commands", 0, misrouted.key, misrouted.value, correlation_id=b"to-a4-1")
     again = send(RUN, "events.append", "a2", event=say("again"))
-    log.rows["run-commands"][-1] = again = replace(again, headers=(("correlation-id", b"to-a2-again"),))
+    again = replace(again, headers=(("correlation-id", b"to-a2-again"),))
+    log.rows["run-commands"][-1] = again
     sent.append(again)
     expected = expected_of(History(PARTITIONS, log.rows))
     answer_all(log, expected)
     return History(
         PARTITIONS,
         log.rows,
-        [SentCommand(row.place.partition, row.place.offset, row.key, row.value) for row in sent],
+        [SentCommand(row.place.partition, row.place.offset, *row.content) for row in sent],
     )
 
 
@@ -304,6 +305,20 @@ def test_a_broken_history_is_found_out(right: History, what: str) -> None:
     change, rule = BROKEN[what]
     found = violations(change(right))
     assert rule in {violation.rule for violation in found}, [str(violation) for violation in found]
+
+
+def with_unknown_offset(history: History, index: int) -> History:
+    """The broker did not tell where it put a command."""
+    sent = list(history.sent)
+    sent[index] = replace(sent[index], offset=None)
+    return replace(history, sent=sent)
+
+
+def test_an_acknowledged_command_may_be_anywhere_in_its_partition(right: History) -> None:
+    for index in range(len(right.sent)):
+        assert violations(with_unknown_offset(right, index)) == []
+    lost = without("run-commands", 1)(with_unknown_offset(right, 1))
+    assert "sent" in {violation.rule for violation in violations(lost)}
 
 
 def test_a_violation_names_its_place(right: History) -> None:
