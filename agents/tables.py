@@ -50,19 +50,9 @@ class Table(Generic[R]):
         self.decode = decode
         self.prefix = encode_part(name)
         self._is_text = all(kind is str for kind in key)
-        self._latest: tuple[tuple[KeyPart, ...], bytes] = ((), self.prefix)
 
     def key(self, *parts: KeyPart) -> bytes:
         """Bytes of a whole key, or of its first parts as the prefix of a scan."""
-        # A record is read and then written: the second time its key is at hand.
-        latest, data = self._latest
-        if latest == parts:
-            return data
-        data = self._encode(parts)
-        self._latest = (parts, data)
-        return data
-
-    def _encode(self, parts: tuple[KeyPart, ...]) -> bytes:
         if self._is_text and parts:
             # What every command does several times; what has to be escaped is rare and takes the long way.
             text = "\0".join(parts)  # type: ignore[arg-type]

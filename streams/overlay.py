@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from agents.tables import KeyPart, Table
 from streams.ports import StateChange, StateStore
 
 R = TypeVar("R")
+Key = tuple[KeyPart, ...]
 
 _UNKNOWN = object()
 
@@ -16,28 +18,28 @@ _UNKNOWN = object()
 class Overlay:
     """A view of a store with changes on top. Implements `agents.machine.View`.
 
-    Records are kept decoded, so that a record that many commands of a batch touch is decoded and encoded once.
+    Records and keys are kept as they are used, so that a record that many commands of a batch touch is read and
+    made into bytes once.
     """
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._records: dict[bytes, Any] = {}
-        self._changed: dict[bytes, Table[Any]] = {}
-        self._undo: list[tuple[bytes, Any, bool]] = []
+        self._records: defaultdict[Table[Any], dict[Key, Any]] = defaultdict(dict)
+        self._changed: defaultdict[Table[Any], dict[Key, None]] = defaultdict(dict)
+        self._undo: list[tuple[Table[Any], Key, Any, bool]] = []
 
     def get(self, table: Table[R], *key: KeyPart) -> R | None:
         """The record of a whole key, or None."""
-        at = table.key(*key)
-        record = self._records.get(at, _UNKNOWN)
+        records = self._records[table]
+        record = records.get(key, _UNKNOWN)
         if record is _UNKNOWN:
-            data = self._store.get(at)
-            record = None if data is None else table.decode(data)
-            self._records[at] = record
+            data = self._store.get(table.key(*key))
+            record = records[key] = None if data is None else table.decode(data)
         found: R | None = record
         return found
 
     def scan(
-        self, table: Table[R], *prefix: KeyPart, start: tuple[KeyPart, ...] | None = None
+        self, table: Table[R], *prefix: KeyPart, start: Key | None = None
     ) -> Iterator[tuple[tuple[Any, ...], R]]:
         """All (key parts, record) whose key begins with `prefix`, in key order, from key `start` on.
 
@@ -45,27 +47,34 @@ class Overlay:
         """
         low = table.key(*prefix)
         first = max(low, table.key(*start)) if start is not None else low
-        changed = sorted(at for at in self._changed if at.startswith(low) and at >= first)
+        depth = len(prefix)
+        records = self._records[table]
+        changed = {
+            at: key
+            for key in self._changed[table]
+            if key[:depth] == prefix and (at := table.key(*key)) >= first
+        }
         stored = self._store.scan(low, first)
-        at, data = next(stored, (None, b""))
-        for ours in [*changed, None]:
-            while at is not None and (ours is None or at < ours):
-                known = self._records.get(at, _UNKNOWN)
-                yield table.parts(at), (table.decode(data) if known is _UNKNOWN else known)
-                at, data = next(stored, (None, b""))
+        theirs = next(stored, None)
+        for ours in [*sorted(changed), None]:
+            while theirs is not None and (ours is None or theirs[0] < ours):
+                key = table.parts(theirs[0])
+                known = records.get(key, _UNKNOWN)
+                yield key, (table.decode(theirs[1]) if known is _UNKNOWN else known)
+                theirs = next(stored, None)
             if ours is not None:
-                if at == ours:
-                    at, data = next(stored, (None, b""))
-                record = self._records[ours]
+                if theirs is not None and theirs[0] == ours:
+                    theirs = next(stored, None)
+                record = records[changed[ours]]
                 if record is not None:
-                    yield table.parts(ours), record
+                    yield changed[ours], record
 
-    def put(self, table: Table[R], key: tuple[KeyPart, ...], record: R | None) -> None:
+    def put(self, table: Table[R], key: Key, record: R | None) -> None:
         """Store a record; None deletes it."""
-        at = table.key(*key)
-        self._undo.append((at, self._records.get(at, _UNKNOWN), at in self._changed))
-        self._records[at] = record
-        self._changed[at] = table
+        records, changed = self._records[table], self._changed[table]
+        self._undo.append((table, key, records.get(key, _UNKNOWN), key in changed))
+        records[key] = record
+        changed[key] = None
 
     def savepoint(self) -> None:
         """Keep all that was changed so far; `rollback` comes back to here."""
@@ -73,19 +82,22 @@ class Overlay:
 
     def rollback(self) -> None:
         """Undo what was changed since the last savepoint."""
-        for at, record, was_changed in reversed(self._undo):
+        for table, key, record, was_changed in reversed(self._undo):
             if record is _UNKNOWN:
-                del self._records[at]
+                del self._records[table][key]
             else:
-                self._records[at] = record
+                self._records[table][key] = record
             if not was_changed:
-                self._changed.pop(at, None)
+                self._changed[table].pop(key, None)
         self._undo.clear()
 
     def changes(self) -> list[StateChange]:
         """All changes as bytes, one for each key."""
-        records = self._records
-        return [
-            (at, None if (record := records[at]) is None else table.encode(record))
-            for at, table in self._changed.items()
-        ]
+        changes: list[StateChange] = []
+        for table, keys in self._changed.items():
+            records, encode, encode_key = self._records[table], table.encode, table.key
+            changes += [
+                (encode_key(*key), None if (record := records[key]) is None else encode(record))
+                for key in keys
+            ]
+        return changes

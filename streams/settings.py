@@ -62,14 +62,14 @@ class Settings(BaseSettings):
         description="Kafka client id, for broker logs.",
     )
 
-    max_batch_commands: int = Field(1000, ge=1, description="Most commands in one transaction of a lane.")
+    max_batch_commands: int = Field(4000, ge=1, description="Most commands in one transaction of a lane.")
     max_batch_bytes: int = Field(
         4 * MIB, ge=1, description="Most bytes of commands in one transaction of a lane."
     )
     max_command_bytes: int = Field(MIB, ge=1024, description="Largest value of one command, uncompressed.")
     max_concurrent_commits: int = Field(4, ge=1, description="Transactions that one worker commits at once.")
     max_pending_commands: int = Field(
-        5000, ge=1, description="Fetched commands that wait per lane before fetching pauses."
+        8000, ge=1, description="Fetched commands that wait per lane before fetching pauses."
     )
     repeat_window_commands: int = Field(
         1000, ge=1, description="A command id is remembered until this many newer ones came for its key ..."
