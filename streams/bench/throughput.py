@@ -115,7 +115,6 @@ def run_runlane(
                 return False
             return positions.ends(events, bench.partitions) == visible
 
-        worker.start()
         samples = sample_until(
             worker, bench.broker_pid, positions, events, bench.partitions, is_done, progress
         )
@@ -165,7 +164,6 @@ def _run_baseline(
     }
     command = [sys.executable, "-m", f"streams.bench.{module}"]
     with Measured(module, command, folder, environment) as process:
-        process.start()
         samples = sample_until(
             process,
             bench.broker_pid,

@@ -55,14 +55,16 @@ def sample_until(
     is_done: Callable[[Positions], bool],
     progress: Callable[[float], None],
 ) -> list[Sample]:
-    """Sample the visible offsets of `topic` every 20 ms until `is_done(visible)`."""
-    samples: list[Sample] = []
+    """Start the process and sample the visible offsets of `topic` every 20 ms until `is_done(visible)`."""
+    # Before it starts: the first question of a client takes longer than all later ones.
+    samples = [Sample(time.monotonic(), positions.visible(topic, partitions), 0.0, 0.0)]
+    process.start()
     moved_at = time.monotonic()
     while True:
         visible = positions.visible(topic, partitions)
         at = time.monotonic()
         broker_cpu = 0.0 if broker_pid is None else cpu_seconds(broker_pid)
-        if not samples or samples[-1].visible != visible:
+        if samples[-1].visible != visible:
             moved_at = at
         samples.append(Sample(at, visible, process.cpu_seconds(), broker_cpu))
         progress(sum(visible.values()))
