@@ -72,7 +72,7 @@ def check_events(history: History, expected: Expected) -> Iterator[Violation]:
 def _dense_and_ended(run_id: bytes, rows: list[Row], partitions: int) -> Iterator[Violation]:
     ended = False
     for position, row in enumerate(rows, start=1):
-        event, where = row.json(), str(row.place)
+        event, where = row.body, str(row.place)
         if row.place.partition != partition_of(run_id, partitions):
             yield Violation("partition", where, f"an event of {run_id!r} in another partition")
         if event.get("seq") != position:
@@ -101,14 +101,14 @@ def _exactly_once(run_id: bytes, rows: list[Row], run: RunModel) -> Iterator[Vio
 
 
 def _event(row: Row) -> ExpectedEvent:
-    body = row.json()
+    body = row.body
     text = body.get("line", body.get("status"))
     return ExpectedEvent(body.get("seq", 0), body.get("type", ""), body.get("commandId", ""), text or "")
 
 
 def check_terminals(history: History, expected: Expected) -> Iterator[Violation]:
     """The terminal topic equals the terminal events, one record per ended run."""
-    ends = {row.key: row for row in history.rows["run-events"] if row.json().get("type") == "terminal"}
+    ends = {row.key: row for row in history.rows["run-events"] if row.body.get("type") == "terminal"}
     seen: set[bytes | None] = set()
     for row in history.rows["run-terminals"]:
         where = str(row.place)
@@ -118,7 +118,7 @@ def check_terminals(history: History, expected: Expected) -> Iterator[Violation]
         end = ends.get(row.key)
         if end is None:
             yield Violation("terminal", where, f"{row.key!r} has no terminal event")
-        elif _end_of(row.json()) != _end_of(end.json()):
+        elif _end_of(row.body) != _end_of(end.body):
             yield Violation("terminal", where, f"differs from the event at {end.place}")
         if row.place.partition != partition_of(row.key or b"", history.partitions):
             yield Violation("partition", where, f"the end of {row.key!r} in another partition")
@@ -136,7 +136,7 @@ def _end_of(body: dict[str, Any]) -> dict[str, Any]:
 
 def check_dispatches(history: History, expected: Expected) -> Iterator[Violation]:
     """Each submitted run was dispatched once."""
-    found = Counter((row.key, row.json().get("commandId")) for row in history.rows["run-dispatch"])
+    found = Counter((row.key, row.body.get("commandId")) for row in history.rows["run-dispatch"])
     for pair in found.keys() | expected.dispatches.items():
         due = 1 if expected.dispatches.get(pair[0] or b"") == pair[1] else 0
         if found[pair] != due:
@@ -173,7 +173,7 @@ def check_replies(history: History, expected: Expected) -> Iterator[Violation]:
             yield Violation("reply", str(row.place), f"nobody asked as {correlation_id!r}")
             continue
         place, answer = expected.replies[correlation_id]
-        body = row.json()
+        body = row.body
         said = body.get("result" if answer.ok else "error") or {}
         result = {name: _field(said, name) for name in answer.result}
         if (body.get("commandId"), body.get("ok"), result) != (answer.command_id, answer.ok, answer.result):
@@ -197,7 +197,7 @@ def check_state(history: History, expected: Expected) -> Iterator[Violation]:
         where = f"state-changelog[{partition}]"
         events: dict[bytes, dict[int, bytes]] = {}
         for row in history.partition("run-events", partition):
-            events.setdefault(row.key or b"", {})[row.json()["seq"]] = row.value or b""
+            events.setdefault(row.key or b"", {})[row.body.get("seq", 0)] = row.value or b""
         yield from _heads(where, state, events, expected)
         for run_id in events.keys() | state.events.keys():
             kept = dict(sorted(events.get(run_id, {}).items())[-KEPT_EVENTS:])

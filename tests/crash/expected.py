@@ -84,7 +84,7 @@ def envelope_fault(row: Row) -> str | None:
     """The code that a record's envelope is refused with; None for a right one."""
     if not row.key:
         return "INVALID_KEY"
-    body = row.json()
+    body = row.body
     if not body:
         return "INVALID_JSON"
     if body.get("type") not in COMMANDS:
@@ -97,14 +97,14 @@ def envelope_fault(row: Row) -> str | None:
 def _apply(expected: Expected, row: Row, partitions: int) -> None:
     if fault := envelope_fault(row):
         expected.dead_letters[row.place.partition, row.place.offset] = (row, fault)
-        command_id = row.json().get("commandId")
+        command_id = row.body.get("commandId")
         _answer(expected, row, ExpectedReply(command_id, False, {"code": fault}))
         return
     assert row.key is not None
     if partition_of(row.key, partitions) != row.place.partition:
         expected.forwarded.append(row)
         return
-    run, body = expected.runs[row.key], row.json()
+    run, body = expected.runs[row.key], row.body
     command_id = body["commandId"]
     if body["type"] == QUESTION:
         _answer(expected, row, ExpectedReply(command_id, True, {"latestSeq": run.latest_seq}))

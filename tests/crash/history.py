@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 TOPICS = (
@@ -47,7 +48,8 @@ class Row:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
-    def json(self) -> dict[str, Any]:
+    @cached_property
+    def body(self) -> dict[str, Any]:
         """The value as a JSON object; empty when it is none."""
         try:
             body = json.loads(self.value or b"")

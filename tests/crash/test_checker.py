@@ -159,7 +159,7 @@ def edited(topic: str, index: int, **fields: Any) -> Change:
 
     def change(history: History) -> History:
         rows = list(history.rows[topic])
-        rows[index] = replace(rows[index], value=json.dumps({**rows[index].json(), **fields}).encode())
+        rows[index] = replace(rows[index], value=json.dumps({**rows[index].body, **fields}).encode())
         return history.replaced(topic, rows)
 
     return change

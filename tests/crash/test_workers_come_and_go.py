@@ -8,7 +8,7 @@ ROUNDS = 10
 
 
 def test_a_second_worker_joins_and_leaves_ten_times_under_load(start_trial: StartTrial) -> None:
-    trial = start_trial(per_second=500, seed=3)
+    trial = start_trial(per_second=300, seed=3)
     trial.worker().start().wait_ready()
     trial.load.start()
     second = trial.worker()
