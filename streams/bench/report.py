@@ -58,14 +58,21 @@ class BenchResult:
     """Every single measurement, by what name."""
 
 
-def show(console: Console, result: BenchResult) -> None:
-    """Print one result for people."""
+Conditions = dict[str, float]
+"""How busy the machine was at one moment, see `streams.bench.setting.conditions`."""
+
+
+def show(console: Console, result: BenchResult, before: Conditions, after: Conditions) -> None:
+    """Print one result for people, with how busy the machine was before and after."""
     console.rule(f"[bold]{escape(result.name)}[/bold]", align="left")
     console.print(f"[dim]{escape(result.how)}[/dim]", soft_wrap=True)
     console.print()
     console.print(table(result.columns, [[_cell(cell) for cell in row] for row in result.rows]))
     console.print()
     console.print(table(("", "measured", "target", ""), [_figure_row(figure) for figure in result.figures]))
+    console.print()
+    busy = (f"{name} {number(before[name])} to {number(after[name])}" for name in before)
+    console.print(f"[dim]The machine meanwhile: {'; '.join(busy)}[/dim]")
     console.print()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import confluent_kafka
 import psutil
 
+from streams.bench.report import Conditions
 from streams.broker.jars import KAFKA_VERSION
 from streams.cli.output import size
 
@@ -38,13 +39,13 @@ def machine() -> dict[str, Any]:
     }
 
 
-def conditions() -> dict[str, float]:
+def conditions() -> Conditions:
     """How busy the machine is: the load average, and how fast Python runs just now.
 
     A shared processor can be several times slower at one moment than at another without showing it in any
     load; figures are only comparable where this speed was the same.
     """
-    return {"loadAverage": round(os.getloadavg()[0], 2), "millionAdditionsPerSecond": round(_speed(), 1)}
+    return {"load average": round(os.getloadavg()[0], 2), "million additions/s": round(_speed(), 1)}
 
 
 def versions(*, own_broker: bool) -> dict[str, str]:

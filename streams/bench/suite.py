@@ -13,7 +13,7 @@ import orjson
 from rich.console import Console
 
 from streams.bench import failover, latency, memory, rebalance, restore, setting, throughput
-from streams.bench.report import BenchResult
+from streams.bench.report import BenchResult, Conditions
 from streams.bench.workbench import Workbench, workbench
 from streams.settings import Settings
 from streams.user_errors import UserError
@@ -60,7 +60,7 @@ class Report:
     results: dict[str, BenchResult] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     """Benchmarks that could not be finished, and why."""
-    conditions: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    conditions: dict[str, list[Conditions]] = field(default_factory=dict)
     """How busy the machine was before and after each benchmark."""
     seconds: dict[str, float] = field(default_factory=dict)
     """How long each benchmark took."""
@@ -71,7 +71,7 @@ def run(
     plans: Mapping[str, Any],
     console: Console,
     results_dir: Path,
-    on_result: Callable[[BenchResult], None],
+    on_result: Callable[[BenchResult, Conditions, Conditions], None],
 ) -> tuple[Report, Path]:
     """Run the benchmarks that have a plan; returns the report and the file that it was written to.
 
@@ -96,8 +96,10 @@ def run(
                 bench.step(f"{name} failed: {error}")
             else:
                 report.results[name] = result
-                on_result(result)
+            after = setting.conditions()
+            report.conditions[name] = [before, after]
             report.seconds[name] = round(time.monotonic() - started, 1)
-            report.conditions[name] = [before, setting.conditions()]
+            if name in report.results:
+                on_result(report.results[name], before, after)
             file.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
     return report, file

@@ -57,16 +57,16 @@ def sample_until(
 ) -> list[Sample]:
     """Start the process and sample the visible offsets of `topic` every 20 ms until `is_done(visible)`."""
     # Before it starts: the first question of a client takes longer than all later ones.
-    samples = [Sample(time.monotonic(), positions.visible(topic, partitions), 0.0, 0.0)]
+    visible = positions.visible(topic, partitions)
+    samples = [Sample(time.monotonic(), visible, 0.0, _broker_cpu(broker_pid))]
     process.start()
     moved_at = time.monotonic()
     while True:
         visible = positions.visible(topic, partitions)
         at = time.monotonic()
-        broker_cpu = 0.0 if broker_pid is None else cpu_seconds(broker_pid)
         if samples[-1].visible != visible:
             moved_at = at
-        samples.append(Sample(at, visible, process.cpu_seconds(), broker_cpu))
+        samples.append(Sample(at, visible, process.cpu_seconds(), _broker_cpu(broker_pid)))
         progress(sum(visible.values()))
         if is_done(visible):
             return samples
@@ -74,6 +74,10 @@ def sample_until(
         if at - moved_at > _STANDS_STILL_S:
             raise process.gave_up(f"{topic} stands still at {visible} for {_STANDS_STILL_S:.0f} s")
         time.sleep(_SAMPLE_EVERY_S)
+
+
+def _broker_cpu(pid: int | None) -> float:
+    return 0.0 if pid is None else cpu_seconds(pid)
 
 
 def read_records(settings: Settings, topic: str, partitions: int) -> dict[int, list[tuple[int, bytes]]]:

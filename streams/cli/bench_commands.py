@@ -142,7 +142,7 @@ def _run(context: typer.Context, quick: bool, results: Path, given: dict[str, di
         plans,
         output.messages,
         results,
-        lambda result: None if output.as_json else show(output.console, result),
+        lambda *result: None if output.as_json else show(output.console, *result),
     )
     if output.as_json:
         output.result(report, lambda: "")

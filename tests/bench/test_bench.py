@@ -18,7 +18,7 @@ from streams.bench.failover import FailoverPlan
 from streams.bench.latency import LatencyPlan
 from streams.bench.memory import MemoryPlan
 from streams.bench.rebalance import RebalancePlan
-from streams.bench.report import BenchResult, Figure, show
+from streams.bench.report import BenchResult, Conditions, Figure, show
 from streams.bench.restore import RestorePlan
 from streams.bench.throughput import ThroughputPlan
 from streams.bench.workbench import Workbench
@@ -53,14 +53,16 @@ class Ran:
     def __call__(self, name: str) -> dict[str, Any]:
         """The result as it is read back from the JSON file."""
         before, processes = bench_topics(self._broker), psutil.Process().children()
-        shown: list[BenchResult] = []
+        shown: list[tuple[BenchResult, Conditions, Conditions]] = []
         quiet = Console(quiet=True)
         settings = Settings(brokers=self._broker)
-        report, file = suite.run(settings, {name: PLANS[name]}, quiet, self._folder, shown.append)
+        report, file = suite.run(
+            settings, {name: PLANS[name]}, quiet, self._folder, lambda *seen: shown.append(seen)
+        )
         assert report.failures == {}
         assert psutil.Process().children() == processes, "a process was left behind"
         wait_until(lambda: bench_topics(self._broker) <= before, "the benchmark's topics are deleted")
-        show(quiet, shown[0])
+        show(quiet, *shown[0])
 
         written = orjson.loads(file.read_bytes())
         assert set(written) == {
