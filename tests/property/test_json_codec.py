@@ -111,6 +111,8 @@ def test_reading_agrees_with_a_strict_reader(data: bytes) -> None:
         b"9223372036854775808",
         b"-9223372036854775809",
         b'["123",9223372036854775808]',
+        b"1" * 25,
+        b"-" + b"1" * 21,
         b'"\\ud800"',
         b'"\\udc00\\ud800"',
         b'"\xed\xa0\x80"',
@@ -150,6 +152,7 @@ def test_what_is_json_here(data: bytes, value: Any) -> None:
 def test_nesting_64_is_read_and_brackets_in_strings_are_no_nesting() -> None:
     deepest = b"[" * 64 + b"]" * 64
     assert nesting(decode(deepest)) == MAX_NESTING == 64
+    assert nesting(decode(b"[{}," + deepest[1:])) == 64
     assert decode(b'["' + b"[{" * 500 + b'"]') == ["[{" * 500]
 
 
@@ -225,6 +228,8 @@ SMALL = st.recursive(
 @given(SMALL | NUMBERS, SMALL | NUMBERS)
 @example({"a": None}, {})
 @example([1], [True])
+@example({"a": 1}, {"a": True})
+@example({"a": [0]}, {"a": [False]})
 @example({"a": 1, "b": 2}, {"a": 1})
 @example([0, 1], [0])
 @example([], {})

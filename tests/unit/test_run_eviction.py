@@ -126,6 +126,20 @@ def test_answers_hold_the_terminal_state_by_reference(lane: RunLane) -> None:
         assert len(json.dumps(kept)) < 2048
 
 
+def test_what_was_evicted_is_recalled_as_null(lane: RunLane) -> None:
+    lane.end()
+    answer = lane.last_answer
+    assert answer is not None
+    lane.evict()
+    assert lane.recall(answer) == {"ok": True, "result": {"terminal": None, "repeated": False}}
+
+
+def test_nothing_else_is_held_by_reference(lane: RunLane) -> None:
+    lane.end()
+    with pytest.raises(ValueError, match="events"):
+        lane.family.machine.recall("events", "r", lane)
+
+
 def test_every_answer_of_a_write_is_small_enough_to_remember(lane: RunLane) -> None:
     run = "r" * 512
     for command, fields in [
