@@ -69,36 +69,19 @@ def refusal(code: ErrorCode, message: str, **more: Any) -> Answer:
     return Answer(False, {"code": code.value, "message": message, **more})
 
 
-class Change(NamedTuple):
-    """A record to store; `record` None deletes it."""
+# Plain tuples, since several are made for each command.
 
-    table: Table[Any]
-    key: tuple[KeyPart, ...]
-    record: Any
+Change = tuple[Table[Any], tuple[KeyPart, ...], Any]
+"""(table, key, record): a record to store; None deletes it."""
 
+Output = tuple[str, str, bytes]
+"""(topic, key, value): a record for an output topic (without prefix), in the lane's own partition."""
 
-class Output(NamedTuple):
-    """A record for an output topic (without prefix), keyed by the entity's id, in the lane's partition."""
+Message = tuple[str, str, bytes]
+"""(topic, key, value): a command for another key, in the partition that owns the key."""
 
-    topic: str
-    key: str
-    value: bytes
-
-
-class Message(NamedTuple):
-    """A command for another key: a JSON object for a command topic, in the partition that owns the key."""
-
-    topic: str
-    key: str
-    value: bytes
-
-
-class TimerChange(NamedTuple):
-    """Schedule the key's timer of this name (again) at `due`, or cancel it (`due` None)."""
-
-    name: str
-    due: int | None
-    payload: Any
+TimerChange = tuple[str, int | None, Any]
+"""(name, due, payload): schedule the key's timer of this name (again), or cancel it (`due` None)."""
 
 
 class LateAnswer(NamedTuple):
@@ -127,27 +110,27 @@ class Decision:
 
     def put(self, table: Table[R], key: tuple[KeyPart, ...], record: R) -> None:
         """Store a record."""
-        self.changes.append(Change(table, key, record))
+        self.changes.append((table, key, record))
 
     def delete(self, table: Table[Any], key: tuple[KeyPart, ...]) -> None:
         """Delete a record; one that is not there is fine."""
-        self.changes.append(Change(table, key, None))
+        self.changes.append((table, key, None))
 
     def emit(self, topic: str, key: str, value: bytes) -> None:
         """Append a record to an output topic."""
-        self.outputs.append(Output(topic, key, value))
+        self.outputs.append((topic, key, value))
 
     def send(self, topic: str, key: str, value: bytes) -> None:
         """Send a command to another key."""
-        self.messages.append(Message(topic, key, value))
+        self.messages.append((topic, key, value))
 
     def schedule(self, name: str, due: int, payload: Any = None) -> None:
         """Set the key's timer of this name; it replaces an earlier one."""
-        self.timers.append(TimerChange(name, due, payload))
+        self.timers.append((name, due, payload))
 
     def cancel(self, name: str) -> None:
         """Cancel the key's timer of this name; one that is not set is fine."""
-        self.timers.append(TimerChange(name, None, None))
+        self.timers.append((name, None, None))
 
     def succeed(self, result: dict[str, Any], **by_reference: str) -> Decision:
         """Answer the command with a result."""

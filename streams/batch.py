@@ -116,17 +116,22 @@ class Batch:
         if record.offset <= self.watermarks.get(record.topic, -1):
             self.counts.skipped += 1
             return
-        self._at(max(self.clock, record.timestamp))
+        if record.timestamp > self.clock:
+            self.clock = record.timestamp
+        if self.clock >= self.timers.next_due:
+            self._fire_due()
         failure = self._attempt(self._command, record)
         if failure is not None:
             self._bury(record, failure, *self._reply_to(record))
-        self._advance(record)
+        self.watermarks[record.topic] = record.offset
+        self._read += 1
 
     def refuse(self, record: CommandRecord, code: ErrorCode, message: str) -> None:
         """Dead-letter a command without processing it, and say so to its client."""
         if record.offset > self.watermarks.get(record.topic, -1):
             self._bury(record, Failure(code, message), *self._reply_to(record))
-            self._advance(record)
+            self.watermarks[record.topic] = record.offset
+            self._read += 1
 
     def skip_expired(self, topic: str, first: int, next_offset: int, now: int) -> None:
         """Go on at `next_offset`: retention deleted the commands from `first` on; says so in a dead letter."""
@@ -141,7 +146,8 @@ class Batch:
 
     def fire_due(self, now: int) -> None:
         """Fire the timers that are due by `now`, at most `MAX_TIMERS_AT_ONCE`."""
-        self._at(max(self.clock, now))
+        self.clock = max(self.clock, now)
+        self._fire_due()
 
     def changes(self) -> list[StateChange]:
         """All state changes, the lane's progress included."""
@@ -152,15 +158,8 @@ class Batch:
         """The lane's progress after the batch."""
         return LaneProgress(watermarks=self.watermarks, clock=self.clock, transactions=self._transactions + 1)
 
-    def _advance(self, record: CommandRecord) -> None:
-        self.watermarks[record.topic] = record.offset
-        self._read += 1
-
-    def _at(self, now: int) -> None:
-        self.clock = now
-        if now < self.timers.next_due:
-            return
-        for timer in self.timers.take_due(now, MAX_TIMERS_AT_ONCE):
+    def _fire_due(self) -> None:
+        for timer in self.timers.take_due(self.clock, MAX_TIMERS_AT_ONCE):
             if not self.timers.claim(timer):
                 continue
             self._read += 1
@@ -227,13 +226,13 @@ class Batch:
     def _finish(self, family: Family, envelope: Envelope, answer: Answer | None, *, remember: bool) -> None:
         if answer is None:
             return
+        if remember:
+            repeats.remember(self.overlay, self.timers, family, envelope, answer, self.clock, self._rules)
+        self._reply(envelope.reply_to, envelope.command_id, answer)
         if answer.ok:
             self.counts.applied += 1
         else:
             self.counts.refused += 1
-        if remember:
-            repeats.remember(self.overlay, self.timers, family, envelope, answer, self.clock, self._rules)
-        self._reply(envelope.reply_to, envelope.command_id, answer)
 
     def _timer(self, timer: DueTimer) -> None:
         family = next((f for f in self._rules.families.values() if f.name == timer.family), None)
@@ -255,11 +254,11 @@ class Batch:
                 self.timers.cancel(family.name, key, name)
             else:
                 self.timers.schedule(family.name, key, name, due, payload)
-        for output in decision.outputs:
-            self._emit(OutRecord(output.topic, self._partition, output.key.encode(), output.value))
-        for message in decision.messages:
-            to = message.key.encode()
-            self._emit(OutRecord(message.topic, partition_for(to, self._rules.partitions), to, message.value))
+        for topic, to, value in decision.outputs:
+            self._emit(OutRecord(topic, self._partition, to.encode(), value))
+        for topic, to, value in decision.messages:
+            to_key = to.encode()
+            self._emit(OutRecord(topic, partition_for(to_key, self._rules.partitions), to_key, value))
         for late in decision.late_answers:
             self._reply(late.reply_to, late.command_id, late.answer)
         if decision.forgets:
