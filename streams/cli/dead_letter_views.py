@@ -6,13 +6,12 @@ from typing import Any
 
 import orjson
 from rich.console import Group, RenderableType
-from rich.json import JSON
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from schemas import dead_letters as headers_of
-from streams.cli.output import facts, size
+from streams.cli.output import facts, json_text, size
 from streams.cli.run_views import moment
 from streams.dead_letter_box import DeadLetter, Replayed
 from streams.terminal_text import printable
@@ -125,7 +124,7 @@ def _value_view(value: bytes | None) -> RenderableType:
     if not value:
         return Text("  none" if value is None else "  empty", style="dim")
     try:
-        return JSON.from_data(orjson.loads(value), ensure_ascii=True)
+        return json_text(orjson.loads(value))
     except ValueError:
         pass
     rows = []

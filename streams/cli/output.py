@@ -14,10 +14,12 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 from rich.console import Console, RenderableType
+from rich.highlighter import JSONHighlighter
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from streams.terminal_text import printable
 from streams.user_errors import UserError
 
 _PIPE_WIDTH = 160
@@ -70,6 +72,13 @@ def print_json(data: Any, *, pretty: bool = False) -> None:
     """Print `data` (dataclasses, pydantic models and paths too) as JSON on standard output."""
     options = orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if pretty else 0)
     sys.stdout.write(orjson.dumps(data, default=_jsonable, option=options).decode())
+
+
+def json_text(value: Any) -> Text:
+    """A decoded JSON value over several lines, in colours."""
+    text = Text(printable(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()))
+    JSONHighlighter().highlight(text)
+    return text
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:

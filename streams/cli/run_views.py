@@ -8,14 +8,13 @@ from typing import Any
 
 import orjson
 from rich.console import Group, JustifyMethod, RenderableType
-from rich.json import JSON
 from rich.table import Table
 from rich.text import Text
 
 from schemas.events import LogEvent, ProgressEvent, StatusEvent, TerminalEvent
 from schemas.run_results import StatusResult
 from schemas.terminals import TerminalState
-from streams.cli.output import duration, facts
+from streams.cli.output import duration, facts, json_text
 from streams.run_events import AnyRunEvent, UnknownEvent
 from streams.terminal_text import printable
 
@@ -167,7 +166,7 @@ def ends_view(ends: Sequence[TerminalState], width: int) -> RenderableType:
 def _with_result(known: Table, result: Any) -> RenderableType:
     if result is None:
         return known
-    return Group(known, Text("result", style="bold"), JSON.from_data(result, ensure_ascii=True))
+    return Group(known, Text("result", style="bold"), json_text(result))
 
 
 def _short(value: Any) -> Text:

@@ -226,13 +226,16 @@ def test_people_see_what_happened_and_no_control_characters(
 ) -> None:
     client.log(run_id, "\x1b[31mred\x07 [bold]not bold[/bold]")
     client.progress(run_id, "3 of 4", active_node_id="n1")
-    client.complete(run_id, {"text": "\x1b[2J"}, total_rows=4, duration_ms=1500)
+    client.complete(run_id, {"text": "\x1b[2J \x9b2J ü"}, total_rows=4, duration_ms=1500)
     shown = cli("events", run_id)
     assert "\\x1b[31mred\\x07 [bold]not bold[/bold]" in shown
     assert "3 of 4" in shown
     assert "completed, 4 rows" in shown
     for command in (("events", run_id), ("status", run_id), ("status", run_id, "--wait"), ("terminals",)):
-        assert not {character for character in cli(*command) if ord(character) < 32} - {"\n"}
+        assert not {
+            character for character in cli(*command) if ord(character) < 32 or 126 < ord(character) < 160
+        } - {"\n"}
+    assert "ü" in cli("status", run_id)
 
 
 def test_what_is_on_the_topics_is_as_the_exported_schemas_say(
