@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shutil
 import tempfile
 import time
@@ -87,7 +88,7 @@ async def run_demo(
 
 
 def _fresh_settings(base: Settings, brokers: str, folder: Path) -> Settings:
-    prefix = f"{base.name('demo')}-{time.strftime('%Y%m%d-%H%M%S')}"
+    prefix = f"{base.name('demo')}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     own = {"brokers": brokers, "prefix": prefix, "data_dir": folder / "data"}
     return base.model_copy(update={**own, "web_host": "127.0.0.1", "web_port": free_port()})
 
