@@ -29,7 +29,7 @@ def test_flag_over_environment_over_file_over_default(file: Path, monkeypatch: p
     monkeypatch.setenv("RUNLANE_PREFIX", "environment")
     settings = load_settings(prefix="flag")
     assert (settings.prefix, settings.partitions, settings.web_port) == ("flag", 6, 7000)
-    assert settings.max_batch_commands == 1000
+    assert settings.max_batch_commands == 4000
     sources = setting_sources({"prefix": "flag"})
     assert [sources[name] for name in ("prefix", "partitions", "web_port", "max_batch_commands")] == [
         "flag",
