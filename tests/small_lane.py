@@ -144,9 +144,9 @@ class SmallLane:
             else:
                 self.timers[key, name] = (due, encode(payload))
             self._note(name.encode(), encode([due, payload]))
-        for output in decision.outputs:
-            self.outputs.append(output)
-            self._note(f"{output.topic} {output.key}".encode(), output.value)
+        for topic, to_key, value in decision.outputs:
+            self.outputs.append((topic, to_key, value))
+            self._note(f"{topic} {to_key}".encode(), value)
         for to, command_id, answer in decision.late_answers:
             assert self._addresses[to.correlation_id] == command_id, "answered at another's address"
             self.late.append((command_id, _reply(answer)))

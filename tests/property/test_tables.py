@@ -59,6 +59,12 @@ def test_a_prefix_finds_the_keys_that_share_the_part_and_no_others(
     assert table.key(*right).startswith(table.key(left[0])) is (left[0] == right[0])
 
 
+def test_the_bytes_of_keys_never_change() -> None:
+    # They lie in changelogs and stores of earlier versions.
+    assert TEXT_AND_NUMBER.key("é\0\1", 258) == b"t\0\xc3\xa9\1\1\1\2\0\0\0\0\0\0\0\1\2"
+    assert TEXTS.key("a", "b") == b"t\0a\0b\0"
+
+
 @given(texts, texts)
 def test_tables_do_not_meet(name: str, text: str) -> None:
     other = raw_table("t" + name, (str,))
