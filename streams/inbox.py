@@ -26,7 +26,7 @@ class Chunk:
     epoch: int
     records: Sequence[CommandRecord]
     size: int
-    """Bytes of the values."""
+    """Bytes of the values and headers."""
 
 
 class Inbox:
