@@ -34,6 +34,12 @@ MAX_OUTPUT_BYTES = 1024 * 1024 + 64 * 1024
 MAX_FORWARDED_BYTES = 8 * 1024 * 1024 - 64 * 1024
 """Most bytes of a command in the wrong partition, headers included; one that was compressed may be larger."""
 
+MAX_REPLY_BYTES = MAX_OUTPUT_BYTES + 32 * 1024
+"""A little more, so that whatever was stored also fits into an answer."""
+
+MAX_BATCH_OUTPUT_BYTES = 16 * 1024 * 1024
+"""A batch that has made so many bytes of outputs takes no further commands: questions may have large answers."""
+
 MAX_TIMERS_AT_ONCE = 1000
 
 
@@ -105,6 +111,12 @@ class Batch:
         self.clock = progress.clock
         self._transactions = progress.transactions
         self._read = 0
+        self._output_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """The batch should be committed before it takes more."""
+        return self._output_bytes >= MAX_BATCH_OUTPUT_BYTES
 
     @property
     def is_empty(self) -> bool:
@@ -160,6 +172,8 @@ class Batch:
 
     def _fire_due(self) -> None:
         for timer in self.timers.take_due(self.clock, MAX_TIMERS_AT_ONCE):
+            if self.is_full:
+                return
             if not self.timers.claim(timer):
                 continue
             self._read += 1
@@ -247,7 +261,8 @@ class Batch:
         put = self.overlay.put
         for table, at, record in decision.changes:
             if type(record) is bytes and len(record) > MAX_OUTPUT_BYTES:
-                raise OutputTooLargeError(_too_large(f"a record of {table.name}", len(record)))
+                what = f"a record of {table.name}"
+                raise OutputTooLargeError(_too_large(what, len(record), MAX_OUTPUT_BYTES))
             put(table, at, record)
         for name, due, payload in decision.timers:
             if due is None:
@@ -265,10 +280,11 @@ class Batch:
             repeats.forget(self.overlay, self.timers, family, key)
         return decision.answer
 
-    def _emit(self, output: OutRecord) -> None:
+    def _emit(self, output: OutRecord, limit: int = MAX_OUTPUT_BYTES) -> None:
         size = len(output.key or b"") + len(output.value or b"")
-        if size > MAX_OUTPUT_BYTES:
-            raise OutputTooLargeError(_too_large(f"a record for {output.topic}", size))
+        if size > limit:
+            raise OutputTooLargeError(_too_large(f"a record for {output.topic}", size, limit))
+        self._output_bytes += size
         self.outputs.append(output)
 
     def _forward(self, record: CommandRecord, owner: int) -> None:
@@ -278,12 +294,13 @@ class Batch:
                 f"a record to forward to the right partition would have {size} bytes; "
                 f"at most {MAX_FORWARDED_BYTES} fit"
             )
+        self._output_bytes += size
         self.outputs.append(forwarded_record(record, owner))
         self.counts.forwarded += 1
 
     def _reply(self, to: ReplyAddress | None, command_id: str | None, answer: Answer) -> None:
         if to is not None:
-            self._emit(reply_record(to, command_id, answer))
+            self._emit(reply_record(to, command_id, answer), MAX_REPLY_BYTES)
 
     def _bury(
         self, record: CommandRecord, failure: Failure, reply_to: ReplyAddress | None, command_id: str | None
@@ -292,7 +309,9 @@ class Batch:
         code, message, trace = failure
         self.counts.dead_letters[code] = self.counts.dead_letters.get(code, 0) + 1
         topic = self._rules.full_name(record.topic)
-        self.outputs.append(dead_letter_record(record, topic, code, message, trace))
+        letter = dead_letter_record(record, topic, code, message, trace)
+        self._output_bytes += len(letter.key or b"") + len(letter.value or b"") + headers_size(record.headers)
+        self.outputs.append(letter)
         self._reply(reply_to, command_id, refusal(code, message))
 
     def _bury_timer(self, timer: DueTimer, failure: Failure) -> None:
@@ -319,5 +338,5 @@ class Batch:
         return envelope.reply_to, envelope.command_id
 
 
-def _too_large(what: str, size: int) -> str:
-    return f"{what} would have {size} bytes; at most {MAX_OUTPUT_BYTES} fit"
+def _too_large(what: str, size: int, limit: int) -> str:
+    return f"{what} would have {size} bytes; at most {limit} fit"

@@ -121,6 +121,11 @@ class Lane:
         """The latest time that the lane has seen, in milliseconds since the epoch."""
         return self._progress.clock
 
+    @property
+    def transactions(self) -> int:
+        """How many transactions the lane has ever committed."""
+        return self._progress.transactions
+
     def watermark(self, topic: str) -> int:
         """Offset of the topic's last command whose effects are committed; -1 when there is none."""
         return self._progress.watermarks.get(topic, -1)
@@ -153,6 +158,7 @@ class Lane:
     def process(self, commands: Sequence[CommandRecord], timers_until: int | None = None) -> BatchCounts:
         """Apply commands in order, then fire timers due by `timers_until`; returns once all of it is committed.
 
+        Usually in one transaction; in several when the outputs are large.
         Raises `LaneLostError` when the outcome is open: then the lane has to be opened again.
         Raises `LaneHaltedError` before anything takes effect when too many commands hit internal errors.
         """
@@ -178,15 +184,25 @@ class Lane:
             self._release()
 
     def _process(self, commands: Sequence[CommandRecord], timers_until: int | None) -> BatchCounts:
+        left = iter(commands)
+        is_done = False
+
         def fill(batch: Batch) -> None:
+            nonlocal is_done
             apply = batch.apply
-            for command in commands:
+            for command in left:
                 apply(command)
+                if batch.is_full:
+                    return
+            is_done = True
             if timers_until is not None:
                 batch.fire_due(timers_until)
 
+        counts = BatchCounts()
         try:
-            return self._transact(fill)
+            while not is_done:
+                counts.add(self._transact(fill))
+            return counts
         except RecordsRefusedError:
             # One of them is poison: after the reopening they are committed one by one, to find it.
             self._suspects = max(len(commands), 1)

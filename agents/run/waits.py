@@ -6,9 +6,9 @@ from typing import Any
 
 from agents.machine import Answer, Decision, FiredTimer, Request, View
 from agents.run.results import events_result, status_result
-from agents.run.tables import HEADS, UNKNOWN_RUN, WAITS
+from agents.run.tables import EVENTS, HEADS, TERMINALS, UNKNOWN_RUN, WAITS
 from schemas.errors import ErrorCode
-from schemas.json_codec import embed
+from schemas.json_codec import decode, embed
 from schemas.replies import ReplyAddress
 from schemas.run_commands import EventsList, RunStatus
 from schemas.stored import RunHead, RunWait, replace
@@ -18,6 +18,11 @@ MAX_WAITS = 1000
 
 ONLY_THE_END = 2**63
 """Instead of the `seq` that answers a wait: greater than any."""
+
+MAX_ANSWERED_BYTES = 4 * 1024 * 1024
+"""Of the answers that one event makes in one go; the waits that are left are answered right after, by their timers."""
+
+AT_ONCE = 0
 
 TIMER = "wait"
 
@@ -73,13 +78,19 @@ def answer_waits(
 ) -> RunHead:
     """Answer the waits that `event`, the run's latest, is for; all of them when it is the end (`terminal`).
 
-    `head` is the run as it is with the event; returns it without the waits that were answered.
+    `head` is the run as it is with the event; returns it without the waits that were answered. When many wait for
+    a large answer, most are put off for a moment, so that no transaction grows beyond bounds.
     """
     answered = 0
     for (_, answered_by, number), wait in view.scan(WAITS, run_id):
-        awaited = answered_by <= head.latest_seq
+        if answered_by < head.latest_seq:
+            continue  # An earlier event put it off.
+        awaited = answered_by == head.latest_seq
         if not awaited and terminal is None:
             break
+        if answered and (answered + 1) * len(event) > MAX_ANSWERED_BYTES:
+            decision.schedule(f"{TIMER}:{number}", AT_ONCE, [answered_by, number])
+            continue
         if wait.kind == "run.status":
             result = status_result(run_id, head, terminal, trace=wait.trace)
         else:
@@ -92,7 +103,7 @@ def answer_waits(
 
 
 def time_out(timer: FiredTimer, view: View) -> Decision:
-    """Answer a wait with what there is; a head that only waits held goes with the last of them."""
+    """Answer a wait, put off or timed out, with what there is; a head that only waits held goes with the last."""
     decision = Decision()
     run_id = timer.key
     answered_by, number = timer.payload
@@ -101,9 +112,12 @@ def time_out(timer: FiredTimer, view: View) -> Decision:
         return decision
     head = view.get(HEADS, run_id) or UNKNOWN_RUN
     if wait.kind == "run.status":
-        result = status_result(run_id, head, None, trace=wait.trace)
+        terminal = view.get(TERMINALS, run_id)
+        result = status_result(run_id, head, decode(terminal) if terminal else None, trace=wait.trace)
     else:
-        result = events_result(head, [])
+        event = view.get(EVENTS, run_id, answered_by)
+        more = event is not None and answered_by < head.latest_seq
+        result = events_result(head, [embed(event)] if event is not None else [], more=more)
     _answer(decision, run_id, answered_by, number, wait, result)
     if head.status is None and head.waits == 1:
         decision.delete(HEADS, (run_id,))

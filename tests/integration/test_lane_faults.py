@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from dataclasses import replace
 from typing import Any
@@ -218,3 +219,19 @@ def _set_topic(settings: Settings, topic: str, name: str, value: str) -> None:
     admin = AdminClient({"bootstrap.servers": settings.brokers})
     for future in admin.incremental_alter_configs([resource]).values():
         future.result()
+
+
+def test_large_answers_are_committed_in_several_transactions(deployment: Deployment) -> None:
+    rig = Rig(deployment.settings, deployment.next_partition())
+    run_id = rig.run_id()
+    rig.send(run_id, "events.append", event={"type": "log", "line": "x" * 900_000})
+    asked = []
+    for number in range(40):
+        headers = [("correlation-id", b"c%d" % number), ("reply-partition", b"%d" % rig.partition)]
+        asked.append(rig.send(run_id, "events.list", headers=headers))
+    lane = rig.owner()
+    transactions = lane.transactions
+    lane.process(rig.commands(lane))
+    assert lane.transactions - transactions >= 2
+    lane.close()
+    assert [json.loads(reply.value())["commandId"] for reply in rig.read("replies")] == asked

@@ -144,3 +144,44 @@ def test_at_most_1000_commands_wait_on_a_run(lane: RunLane) -> None:
     assert lane.send("run.status", waitMs=1) == {"waits": True}
     lane.log()
     assert len(lane.late) == 1001
+
+
+@pytest.mark.parametrize("kind", ["run.status", "events.list"])
+def test_many_waits_for_a_large_answer_are_answered_little_by_little_and_once(
+    lane: RunLane, kind: str
+) -> None:
+    lane.log()
+    fields = {"waitMs": 2000} if kind == "run.status" else {"afterSeq": 1, "timeoutMs": 30_000}
+    asked = [lane.send(kind, command_id=f"w{number}", **fields) and f"w{number}" for number in range(20)]
+    lane.send("terminal.set", status="completed", result="x" * 900_000)
+    at_once = len(lane.late)
+    assert 1 <= at_once <= 5
+    lane.log("refused, since the run has ended")
+    lane.pass_time(0)
+    assert sorted(command for command, _ in lane.late) == sorted(asked)
+    for _, answer in lane.late:
+        if kind == "run.status":
+            assert (answer["result"]["status"], len(answer["result"]["result"])) == ("completed", 900_000)
+        else:
+            (event,) = answer["result"]["events"]
+            assert (event["seq"], event["type"]) == (2, "terminal")
+    assert lane.keys(WAITS) == []
+    assert lane.record(HEADS, "r").waits == 0
+    lane.pass_time(MINUTE)
+    assert len(lane.late) == 20
+
+
+def test_a_wait_that_was_put_off_gets_its_own_event_though_others_follow(lane: RunLane) -> None:
+    asked = [
+        lane.send("events.list", command_id=f"w{number}", timeoutMs=30_000) and f"w{number}"
+        for number in range(10)
+    ]
+    lane.log("x" * 1_000_000)
+    lane.log("two")
+    lane.pass_time(0)
+    assert sorted(command for command, _ in lane.late) == sorted(asked)
+    for _, answer in lane.late:
+        (event,) = answer["result"]["events"]
+        assert event["seq"] == 1
+    assert [answer["result"].get("more", False) for _, answer in lane.late].count(True) >= 5
+    assert lane.record(HEADS, "r").waits == 0
