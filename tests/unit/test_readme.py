@@ -103,7 +103,8 @@ def test_settings_exist(page: Path) -> None:
     variables = {
         variable.removeprefix("RUNLANE_").lower() for variable in re.findall(r"RUNLANE_[A-Z_]*[A-Z]", text)
     }
-    named = set(re.findall(r"settings? `([a-z_]+)`", text))
+    phrases = re.findall(r"settings? (`[a-z_]+`(?: and `[a-z_]+`)?)", text)
+    named = {name for phrase in phrases for name in re.findall(r"[a-z_]{4,}", phrase)}
     assert (variables | named) - {"config"} <= Settings.model_fields.keys()
 
 
