@@ -206,14 +206,7 @@ class Batch:
         rules = self._rules
         family = rules.families[record.topic]
         try:
-            envelope = read_envelope(
-                family.commands,
-                record.key,
-                record.value,
-                record.headers,
-                reply_partitions=rules.partitions,
-                max_bytes=rules.max_command_bytes,
-            )
+            envelope = self._envelope(family, record)
         except EnvelopeError as error:
             self._bury(record, Failure(error.code, error.message), error.reply_to, error.command_id)
             return
@@ -236,6 +229,16 @@ class Batch:
             request = Request(command, envelope.key, self.clock, envelope.reply_to)
             answer = self._take(family, envelope.key, family.machine.decide(request, self.overlay))
         self._finish(family, envelope, answer, remember=not model.is_question)
+
+    def _envelope(self, family: Family, record: CommandRecord) -> Envelope:
+        return read_envelope(
+            family.commands,
+            record.key,
+            record.value,
+            record.headers,
+            reply_partitions=self._rules.partitions,
+            max_bytes=self._rules.max_command_bytes,
+        )
 
     def _finish(self, family: Family, envelope: Envelope, answer: Answer | None, *, remember: bool) -> None:
         if answer is None:
@@ -323,16 +326,8 @@ class Batch:
 
     def _reply_to(self, record: CommandRecord) -> tuple[ReplyAddress | None, str | None]:
         """Where to say that a command failed, as far as that can be read."""
-        family = self._rules.families[record.topic]
         try:
-            envelope = read_envelope(
-                family.commands,
-                record.key,
-                record.value,
-                record.headers,
-                reply_partitions=self._rules.partitions,
-                max_bytes=self._rules.max_command_bytes,
-            )
+            envelope = self._envelope(self._rules.families[record.topic], record)
         except EnvelopeError as error:
             return error.reply_to, error.command_id
         return envelope.reply_to, envelope.command_id
