@@ -89,7 +89,9 @@ class Settings(BaseSettings):
         description="Internal errors, among the last 1,000 commands, before that share is looked at.",
     )
 
-    session_timeout_ms: int = Field(6000, ge=1000, description="Group session time-out of workers.")
+    session_timeout_ms: int = Field(
+        6000, ge=1000, le=80_000, description="Group session time-out of workers."
+    )
     heartbeat_interval_ms: int = Field(1000, ge=100, description="Group heartbeat interval of workers.")
     fetch_wait_ms: int = Field(100, ge=1, le=5000, description="How long the broker may hold an empty fetch.")
     transaction_timeout_ms: int = Field(
