@@ -157,8 +157,10 @@ class KafkaLaneLog:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 50,
-                "fetch.message.max.bytes": 8 * 1024 * 1024,
-                "queued.min.messages": 100_000,
+                # Several lanes restore at once: what is fetched ahead is bounded for each.
+                "fetch.message.max.bytes": 2 * 1024 * 1024,
+                "queued.min.messages": 20_000,
+                "queued.max.messages.kbytes": 8 * 1024,
                 "reconnect.backoff.max.ms": 500,
                 "logger": _log,
             }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from streams.allocator import return_free_memory
 from streams.batch import BatchCounts
 from streams.inbox import Chunk
 from streams.kafka_log import KafkaLaneLog
@@ -211,6 +212,7 @@ class LaneHost:
             self._metrics.lanes_lost.inc()
         if state is LaneState.SERVING and (restore := self._runners[partition].restore):
             self._metrics.restored.inc(restore.records)
+            return_free_memory()
         self.changed.set()
 
     def _background(self, work: Any) -> None:

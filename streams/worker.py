@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from agents import wiring
 from streams import topic_admin
+from streams.allocator import limit_arenas
 from streams.broker.local_broker import resolve_brokers
 from streams.faust_adapter import LaneWorker, check_versions
 from streams.settings import Settings
@@ -24,6 +25,7 @@ def run(settings: Settings) -> None:
     Raises `UserError` when it cannot start: wrong versions, unusable topics, a data folder or port in use.
     """
     check_versions()
+    limit_arenas()
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     lock = FileLock(settings.data_dir / "worker.lock")
     try:
