@@ -13,11 +13,12 @@ from typing import Any
 from schemas.topics import RUN_COMMANDS, RUN_EVENTS, RUN_TERMINALS
 from streams.bench import bare_loop, plain_faust
 from streams.bench.positions import Positions
-from streams.bench.processes import Measured, Worker
+from streams.bench.processes import Worker
 from streams.bench.report import BenchResult, Figure, Target
 from streams.bench.visible_output import Rate, command_ids, curve, rate, read_records, sample_until
 from streams.bench.workbench import Workbench
 from streams.bench.workload import Workload, preload
+from streams.child_process import ChildProcess
 from streams.settings import Settings
 from streams.user_errors import UserError
 
@@ -163,7 +164,7 @@ def _run_baseline(
         "RUNLANE_DATA_DIR": str(folder / module),
     }
     command = [sys.executable, "-m", f"streams.bench.{module}"]
-    with Measured(module, command, folder, environment) as process:
+    with ChildProcess(module, command, folder, environment) as process:
         samples = sample_until(
             process,
             bench.broker_pid,

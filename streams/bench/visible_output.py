@@ -11,7 +11,8 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from streams.bench.positions import Positions, TopicPositions, passes
-from streams.bench.processes import Measured, cpu_seconds
+from streams.bench.processes import cpu_seconds, cpu_seconds_of
+from streams.child_process import ChildProcess
 from streams.messaging.kafka_config import reader_config
 from streams.settings import Settings
 
@@ -47,7 +48,7 @@ class Rate:
 
 
 def sample_until(
-    process: Measured,
+    process: ChildProcess,
     broker_pid: int | None,
     positions: TopicPositions,
     topic: str,
@@ -66,7 +67,7 @@ def sample_until(
         at = time.monotonic()
         if samples[-1].visible != visible:
             moved_at = at
-        samples.append(Sample(at, visible, process.cpu_seconds(), _broker_cpu(broker_pid)))
+        samples.append(Sample(at, visible, cpu_seconds(process), _broker_cpu(broker_pid)))
         progress(sum(visible.values()))
         if is_done(visible):
             return samples
@@ -77,7 +78,7 @@ def sample_until(
 
 
 def _broker_cpu(pid: int | None) -> float:
-    return 0.0 if pid is None else cpu_seconds(pid)
+    return 0.0 if pid is None else cpu_seconds_of(pid)
 
 
 def read_records(settings: Settings, topic: str, partitions: int) -> dict[int, list[tuple[int, bytes]]]:

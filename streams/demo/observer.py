@@ -12,8 +12,8 @@ from typing import Any
 
 from schemas.events import LogEvent, TerminalEvent
 from schemas.topics import RUN_COMMANDS
+from streams.child_process import WorkerChild
 from streams.client import RunlaneClient
-from streams.demo.processes import DemoWorker
 from streams.messaging.topic_reader import TopicReader
 
 _LINES = 6
@@ -72,7 +72,7 @@ class Observer:
     """Keeps a `Sight` up to date; `on_end` is called when a run has ended."""
 
     def __init__(
-        self, client: RunlaneClient, worker: DemoWorker, sight: Sight, on_end: Callable[[], None]
+        self, client: RunlaneClient, worker: WorkerChild, sight: Sight, on_end: Callable[[], None]
     ) -> None:
         self._client = client
         self._worker = worker

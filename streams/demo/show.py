@@ -17,13 +17,14 @@ from rich.console import Console
 
 from schemas.topics import RUN_COMMANDS
 from streams import topic_admin
+from streams.child_process import WorkerChild, free_port
 from streams.client import RunlaneClient
 from streams.demo.airport_runs import SURVEY
 from streams.demo.closing import Expected, problems
 from streams.demo.ledger import Ledger, read_ledger
 from streams.demo.observer import Observer, Sight
 from streams.demo.plan import PlannedRun, plan_runs
-from streams.demo.processes import DemoExecutor, DemoWorker, free_port
+from streams.demo.processes import DemoExecutor
 from streams.demo.screen import Screen
 from streams.messaging.kafka_config import producer_config
 from streams.settings import Settings
@@ -98,7 +99,7 @@ async def _run(
 ) -> Outcome:
     step(f"making the topics {settings.name('*')}")
     await asyncio.to_thread(topic_admin.apply, settings)
-    worker = DemoWorker(folder, settings)
+    worker = WorkerChild(folder, settings)
     executor = DemoExecutor(folder, settings, _EXECUTOR_APP)
     try:
         worker.start()
@@ -122,7 +123,7 @@ class _Play:
         self,
         settings: Settings,
         planned: list[PlannedRun],
-        worker: DemoWorker,
+        worker: WorkerChild,
         executor: DemoExecutor,
         console: Console,
     ) -> None:

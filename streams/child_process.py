@@ -1,0 +1,193 @@
+"""Processes of ours as children: started, watched by their log, and ended by their ids. For the demo and benchmarks."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from streams.settings import Settings
+from streams.user_errors import UserError
+
+READY_PATIENCE_S = 180.0
+_END_PATIENCE_S = 20.0
+_POLL_S = 0.02
+_TAIL_LINES = 20
+
+
+class ChildProcess:
+    """One process that is started, perhaps several times, and ended with the block that it is used in."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        """`environment` comes on top of this process's; output goes to `<folder>/<name>.log`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.log_file = folder / f"{name}.log"
+        self._command = list(command)
+        self._environment = {**os.environ, **environment}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        """Start it; it must not run."""
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for the parent, which then ends its children itself.
+                start_new_session=True,
+            )
+        return self
+
+    @property
+    def running(self) -> subprocess.Popen[bytes]:
+        """The process that was started last."""
+        if self._process is None:
+            raise RuntimeError(f"the {self.name} was not started")
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        """Id of the process that was started last."""
+        return self.running.pid
+
+    def require_alive(self) -> None:
+        """Raises `UserError`, with the end of its log, when the process has ended by itself."""
+        code = self.running.poll()
+        if code is not None:
+            raise self.gave_up(f"The {self.name} ended with code {code}")
+
+    def gave_up(self, what: str) -> UserError:
+        """The error for something that did not happen, with the end of the process's log."""
+        return UserError(f"{what}. The end of its log:\n{self.tail()}")
+
+    def kill(self) -> None:
+        """End it by SIGKILL, as a crash would."""
+        self.running.send_signal(signal.SIGKILL)
+        self.running.wait(_END_PATIENCE_S)
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM; nothing when it was never started or has ended."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def wait_ended(self) -> int | None:
+        """The exit code, after `ask_to_stop`; one that does not end is killed. None when it was never started."""
+        if self._process is None:
+            return None
+        try:
+            return self._process.wait(_END_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self._process.returncode
+
+    def stop(self) -> int | None:
+        """End it by SIGTERM; returns the exit code."""
+        self.ask_to_stop()
+        return self.wait_ended()
+
+    def is_ready(self) -> bool:
+        """Whether it can do its work."""
+        raise NotImplementedError
+
+    def wait_ready(self) -> Self:
+        """Wait until it can do its work. Raises `UserError` when it ends, or takes too long."""
+        deadline = time.monotonic() + READY_PATIENCE_S
+        while not self.is_ready():
+            self.require_alive()
+            if time.monotonic() > deadline:
+                raise self.gave_up(f"The {self.name} is not ready after {READY_PATIENCE_S:.0f} s")
+            time.sleep(_POLL_S)
+        return self
+
+    def tail(self) -> str:
+        """The end of its log."""
+        if not self.log_file.exists():
+            return "(empty)"
+        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.stop()
+
+
+class RunlaneProcess(ChildProcess):
+    """One `runlane ...` process."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        settings: Settings,
+        name: str | None = None,
+    ) -> None:
+        """`settings` give brokers, prefix, partitions, data folder and web port; the rest is as here."""
+        given = {
+            "RUNLANE_BROKERS": settings.brokers or "",
+            "RUNLANE_PREFIX": settings.prefix,
+            "RUNLANE_PARTITIONS": str(settings.partitions),
+            "RUNLANE_DATA_DIR": str(settings.data_dir),
+            "RUNLANE_WEB_HOST": settings.web_host,
+            "RUNLANE_WEB_PORT": str(settings.web_port),
+        }
+        command = [sys.executable, "-m", "streams.cli", *arguments]
+        super().__init__(name or arguments[0], command, folder, given)
+
+
+class WorkerChild(RunlaneProcess):
+    """A `runlane worker`."""
+
+    def __init__(self, folder: Path, settings: Settings, name: str = "worker") -> None:
+        self._pages = f"http://{settings.web_host}:{settings.web_port}"
+        super().__init__(["worker"], folder, settings, name)
+
+    def is_ready(self) -> bool:
+        """Whether it owns lanes, and all of them serve."""
+        ready, lanes = self.health()
+        # Ready with none owned: right after its start it has not joined the group yet.
+        return ready and bool(lanes)
+
+    def health(self) -> tuple[bool, list[dict[str, Any]]]:
+        """Whether it is ready, and its lanes; (False, []) when it does not answer."""
+        try:
+            return True, orjson.loads(self.page("/health/ready"))["lanes"]
+        except urllib.error.HTTPError as error:
+            return False, orjson.loads(error.read()).get("lanes", [])
+        except (OSError, ValueError):
+            return False, []
+
+    def page(self, path: str) -> bytes:
+        """A page of its web server."""
+        with urllib.request.urlopen(self._pages + path, timeout=5) as answer:
+            content: bytes = answer.read()
+            return content
+
+
+def free_port() -> int:
+    """A port that nobody listens on, below the range from which connections take theirs."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 20_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
