@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
@@ -96,17 +95,10 @@ class LaneConsumerThread(driver.AIOKafkaConsumerThread):
         return consumer
 
     async def subscribe(self, topics: Iterable[str]) -> None:
-        """Join the group; a dead predecessor is taken out first, or everybody waits for its session to expire."""
-        await self.call_thread(self._leave_for_predecessor)
+        """Join the group; dead predecessors are taken out first, or everybody waits for their session to expire."""
+        predecessors, self._lanes_app.predecessors = self._lanes_app.predecessors, ()
+        await self.call_thread(self._leave_for, predecessors)
         await super().subscribe(topics)
-
-    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Note the member id, for the successor of this process."""
-        file = self._lanes_app.member_file
-        draft = file.with_suffix(".new")
-        draft.write_text(self._consumer._coordinator.member_id)
-        os.replace(draft, file)
-        await super().on_partitions_assigned(assigned, generation_id)
 
     async def seek_tagged(self, offsets: Mapping[TP, int]) -> dict[TP, int]:
         """Seek in this thread (Faust mutates aiokafka from the main thread); returns the epochs of what was sought."""
@@ -202,19 +194,16 @@ class LaneConsumerThread(driver.AIOKafkaConsumerThread):
             self._delivered = {}
         return assignment
 
-    async def _leave_for_predecessor(self) -> None:
-        try:
-            predecessor = self._lanes_app.member_file.read_text().strip()
-        except FileNotFoundError:
-            return
+    async def _leave_for(self, predecessors: Sequence[str]) -> None:
         coordinator = self._consumer._coordinator
-        try:
-            await asyncio.wait_for(coordinator.ensure_coordinator_known(), _LEAVE_PATIENCE_S)
-            request = LeaveGroupRequest(coordinator.group_id, predecessor)
-            await asyncio.wait_for(coordinator._send_req(request), _LEAVE_PATIENCE_S)
-        except (KafkaError, TimeoutError) as error:
-            # Usually it left by itself; at worst the group waits for its session to expire.
-            self.log.info("the previous process of this worker was not in the group: %r", error)
+        for member in predecessors:
+            try:
+                await asyncio.wait_for(coordinator.ensure_coordinator_known(), _LEAVE_PATIENCE_S)
+                request = LeaveGroupRequest(coordinator.group_id, member)
+                await asyncio.wait_for(coordinator._send_req(request), _LEAVE_PATIENCE_S)
+            except (KafkaError, TimeoutError) as error:
+                # At worst the group waits for its session to expire.
+                self.log.info("%s could not be taken out of the group: %r", member, error)
 
 
 class LaneConsumer(driver.Consumer):
@@ -368,18 +357,18 @@ class LaneApp(faust.App):
         short_names: Mapping[str, str],
         fetch_wait_ms: int,
         shutdown_deadline_s: float,
-        member_file: Path,
+        predecessors: Sequence[str],
         on_closed: Callable[[], Any],
         **kwargs: Any,
     ) -> None:
-        """`short_names` maps each command topic's full name to the one without prefix; `on_closed` is awaited
-        when the group has been left."""
+        """`short_names` maps each command topic's full name to the one without prefix; `predecessors` are members
+        of the group that died; `on_closed` is awaited when the group has been left."""
         self.lanes: LaneRouter
         self.short_names = short_names
         self._full_names = {short: full for full, short in short_names.items()}
         self.fetch_wait_ms = fetch_wait_ms
         self.shutdown_deadline_s = shutdown_deadline_s
-        self.member_file = member_file
+        self.predecessors = predecessors
         self._on_closed = on_closed
         super().__init__(
             group,

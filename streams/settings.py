@@ -59,7 +59,7 @@ class Settings(BaseSettings):
     web_port: int = Field(6066, ge=0, le=65535, description="Port of the worker's health and metrics server.")
     client_id: str = Field(
         default_factory=lambda: f"runlane-{socket.gethostname()}",
-        description="Kafka client id, for broker logs.",
+        description="Kafka client id, for broker logs; workers add where they run.",
     )
 
     max_batch_commands: int = Field(4000, ge=1, description="Most commands in one transaction of a lane.")

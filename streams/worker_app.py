@@ -15,6 +15,7 @@ from streams.lane_factory import LaneFactory
 from streams.lane_host import LaneHost
 from streams.lane_runner import BatchLimits
 from streams.metrics import Metrics
+from streams.predecessors import find_predecessors, worker_client_id
 from streams.settings import Settings
 from streams.topic_admin import TopicLayout
 
@@ -37,17 +38,19 @@ class WorkerApp:
         folder = self._factory.folder
         folder.mkdir(parents=True, exist_ok=True)
         self.metrics = Metrics()
+        group = settings.name("lanes")
+        client_id = worker_client_id(settings.client_id, settings.data_dir)
         self.faust = LaneApp(
-            settings.name("lanes"),
+            group,
             short_names={settings.name(topic): topic for topic in self._topics},
             fetch_wait_ms=settings.fetch_wait_ms,
             shutdown_deadline_s=settings.shutdown_deadline_s,
-            member_file=folder / "group-member",
+            predecessors=find_predecessors(brokers, group, client_id),
             on_closed=self._close,
             broker=[f"kafka://{address.strip()}" for address in brokers.split(",")],
             datadir=str(folder / "faust"),
             topic_partitions=layout.partitions,
-            broker_client_id=settings.client_id,
+            broker_client_id=client_id,
             broker_session_timeout=settings.session_timeout_ms / 1000,
             broker_heartbeat_interval=settings.heartbeat_interval_ms / 1000,
             broker_commit_interval=_COMMIT_INTERVAL_S,

@@ -31,7 +31,7 @@ def test_other_versions_than_the_overrides_were_written_for_are_refused(
 def test_a_restarted_worker_takes_its_dead_predecessor_out_of_the_group(
     make_settings: Any, tmp_path: Path
 ) -> None:
-    """The broker would wait 80 s for the dead member; nobody here waits so long."""
+    """With and without its disk. The broker would wait 80 s for the dead member; nobody here waits so long."""
     settings: Settings = make_settings(partitions=2)
     rig = Rig(settings)
     run_id = rig.run_id()
@@ -48,6 +48,8 @@ def test_a_restarted_worker_takes_its_dead_predecessor_out_of_the_group(
         wait_until(lambda: len(rig.events()) == 1, "the first command is applied")
         for number in range(2):
             worker.kill()
+            if number == 1:
+                worker.lose_disk()
             rig.log(run_id)
             worker.start().wait_ready(patience_s=70)
             wait_until(lambda seen=number + 2: len(rig.events()) == seen, "the next command is applied")
