@@ -122,7 +122,7 @@ class DispatchConsumer:
 
     def _pause(self, wanted: bool) -> None:
         if wanted:
-            # Each time anew: partitions that were just assigned are not paused.
+            # Each time anew: partitions that were just assigned may not be paused.
             self._consumer.pause(self._consumer.assignment())
         elif self._paused:
             self._consumer.resume(self._consumer.assignment())
@@ -175,6 +175,8 @@ class DispatchConsumer:
             with self._changed:
                 self._ledgers[place.partition] = OffsetLedger()
                 self._end_at_start[place.partition] = end
+        # A partition that went while it was paused comes back paused: let the next turn resume it.
+        self._paused = True
 
     def _on_revoke(self, _: Any, partitions: list[Any]) -> None:
         leaving = [place.partition for place in partitions if place.partition in self._ledgers]

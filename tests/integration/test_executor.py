@@ -345,6 +345,50 @@ async def test_a_run_goes_on_without_repeating_itself_when_its_executor_is_kille
     assert said == [f"line {number}" for number in range(lines)] + ["through the gate"]
 
 
+async def test_partitions_that_go_while_the_executor_is_full_and_come_back_are_read_again(
+    settings: Settings, client: RunlaneClient, app: Executor, group: str
+) -> None:
+    name, other_name = new_name(), new_name()
+    full, room, visitor_came = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    visitor = Executor(ignore_unknown=True)
+
+    @app.run(name)
+    async def hold(context: RunContext) -> str:
+        if context.params == "hold":
+            full.set()
+            await room.wait()
+        return context.run_id
+
+    @visitor.run(other_name)
+    @app.run(other_name)
+    async def note(context: RunContext) -> str:
+        visitor_came.set()
+        return context.run_id
+
+    async with app.runner(settings, group=group, concurrency=1):
+        held = f"{name}-held"
+        await client.submit(held, name, "hold")
+        await asyncio.wait_for(full.wait(), PATIENCE_S)
+        second = await visitor.runner(settings, group=group, concurrency=4).start()
+        sent = 0
+        async with asyncio.timeout(PATIENCE_S):
+            while not visitor_came.is_set():
+                await client.submit(f"{other_name}-{sent}", other_name)
+                sent += 1
+                await asyncio.sleep(0.05)
+        room.set()
+        await end_of(client, held)
+        await second.stop(5.0)
+        everywhere = [f"{name}-{number}" for number in range(24)]
+        for run_id in everywhere:
+            await client.submit(run_id, name)
+        ends = await asyncio.gather(*(end_of(client, run_id) for run_id in everywhere))
+        assert [end.result for end in ends] == everywhere
+        assert {partition_for(run_id.encode(), settings.partitions) for run_id in everywhere} == set(
+            range(settings.partitions)
+        )
+
+
 async def test_runs_end_once_while_executors_come_and_go(
     settings: Settings, client: RunlaneClient, app: Executor, group: str
 ) -> None:
