@@ -59,6 +59,14 @@ def test_the_ledger_commits_in_order_whatever_the_order_of_finishing() -> None:
     assert not ledger.busy
 
 
+def test_a_failure_whose_text_cannot_be_made_is_told_by_its_type() -> None:
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise KeyError("field")
+
+    assert describe_failure(Unreadable()) == "Unreadable: (its message cannot be read: KeyError)"
+
+
 def test_a_failure_without_a_message_or_with_a_huge_one_is_told_within_bounds() -> None:
     assert describe_failure(ValueError()) == "ValueError"
     text = describe_failure(ValueError("x" * 1_000_000))
