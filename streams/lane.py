@@ -10,7 +10,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
@@ -24,6 +25,7 @@ from streams.ports import (
     LaneLostError,
     RecordsRefusedError,
     StateStore,
+    StoreBrokenError,
     StoreFactory,
     StoreStamp,
 )
@@ -106,6 +108,7 @@ class Lane:
         self._changelog_id = ""
         self._progress = LaneProgress()
         self._recent_faults: deque[int] = deque(maxlen=_FAULT_WINDOW)
+        self._is_distrusted = False
         self._suspects = 0
         self._poison: tuple[str, int] | None = None
         self.next_due = NEVER
@@ -135,16 +138,19 @@ class Lane:
 
         Raises `LaneLostError` when that fails; it may be tried again.
         """
-        with self._lock:
+        with self._lock, self._distrusting():
             self._release()
+            if self._is_distrusted:
+                _log.warning("lane %d: the local store is broken; thrown away", self.partition)
+                self._stores.destroy(self.partition)
+                self._is_distrusted = False
             started = time.monotonic()
             self._log.fence()
             self._heal()
             fenced = time.monotonic()
             self._changelog_id = self._log.changelog_id()
             end = self._log.changelog_end()
-            store, position = self._usable_store(end)
-            self._store = store
+            store, position = self._open_store(end)
             records = self._restore(store, position, end)
             self._load(store)
             _log.info(
@@ -162,7 +168,7 @@ class Lane:
         Raises `LaneLostError` when the outcome is open: then the lane has to be opened again.
         Raises `LaneHaltedError` before anything takes effect when too many commands hit internal errors.
         """
-        with self._lock:
+        with self._lock, self._distrusting():
             if self._suspects == 0:
                 return self._process(commands, timers_until)
             counts = BatchCounts()
@@ -174,7 +180,7 @@ class Lane:
 
     def skip_expired(self, topic: str, first_kept: int) -> None:
         """Go on at offset `first_kept`: retention deleted what lies between the watermark and it."""
-        with self._lock:
+        with self._lock, self._distrusting():
             first = self.watermark(topic) + 1
             self._transact(lambda batch: batch.skip_expired(topic, first, first_kept, self._wall_clock()))
 
@@ -182,6 +188,15 @@ class Lane:
         """Release store and producers; what is not committed is dropped."""
         with self._lock:
             self._release()
+
+    @contextmanager
+    def _distrusting(self) -> Iterator[None]:
+        """Remember that the local store is broken, so that the next opening does without it."""
+        try:
+            yield
+        except StoreBrokenError:
+            self._is_distrusted = True
+            raise
 
     def _process(self, commands: Sequence[CommandRecord], timers_until: int | None) -> BatchCounts:
         left = iter(commands)
@@ -302,16 +317,10 @@ class Lane:
             )
             self._stores.destroy(self.partition)
 
-    def _usable_store(self, end: int) -> tuple[StateStore, int]:
+    def _open_store(self, end: int) -> tuple[StateStore, int]:
         """The local store and its changelog position; one that cannot be trusted is made anew."""
-        try:
-            store = self._stores.open(self.partition)
-            stamp = store.stamp()
-        except LaneLostError:
-            raise
-        except Exception as error:
-            _log.warning("lane %d: the local store cannot be opened (%s); made anew", self.partition, error)
-            return self._new_store(), 0
+        store = self._store = self._stores.open(self.partition)
+        stamp = store.stamp()
         if stamp is None:
             return store, 0
         age = self._wall_clock() - stamp.written_at
@@ -327,11 +336,9 @@ class Lane:
             return store, stamp.position
         _log.info("lane %d: the local store is not used: %s", self.partition, reason)
         store.close()
-        return self._new_store(), 0
-
-    def _new_store(self) -> StateStore:
         self._stores.destroy(self.partition)
-        return self._stores.open(self.partition)
+        self._store = self._stores.open(self.partition)
+        return self._store, 0
 
     def _restore(self, store: StateStore, start: int, end: int) -> int:
         records = 0

@@ -45,6 +45,10 @@ class LaneLostError(Exception):
     """The lane cannot know or keep its state: drop it with all that is in flight, and open it again."""
 
 
+class StoreBrokenError(LaneLostError):
+    """The local store cannot be read or written; it is thrown away when the lane is opened again."""
+
+
 class FencedError(LaneLostError):
     """Another owner took over the lane's transactional ids."""
 
@@ -88,7 +92,7 @@ class StoreFactory(Protocol):
     """Opens and destroys the stores of a worker's lanes."""
 
     def open(self, partition: int) -> StateStore:
-        """The lane's store, made when it is not there."""
+        """The lane's store, made when it is not there. Raises `StoreBrokenError`."""
 
     def destroy(self, partition: int) -> None:
         """Throw the lane's store away; it must be closed."""

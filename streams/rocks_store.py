@@ -18,7 +18,7 @@ from rocksdict import (
     WriteBufferManager,
 )
 
-from streams.ports import LaneLostError, StateChange, StoreStamp
+from streams.ports import LaneLostError, StateChange, StoreBrokenError, StoreStamp
 
 _STAMP = b"\0stamp"
 _MIB = 1024 * 1024
@@ -38,8 +38,8 @@ class RocksStore:
         try:
             return self._get(key)  # type: ignore[no-any-return]
         except Exception as error:
-            # A disk that fails must cost the lane, never the command that happened to read.
-            raise LaneLostError(f"the local store cannot be read: {error}") from error
+            # A disk that fails must cost the store, never the command that happened to read.
+            raise StoreBrokenError(f"the local store cannot be read: {error}") from error
 
     def scan(self, prefix: bytes, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """All pairs whose key begins with `prefix`, in key order, from key `start` on."""
@@ -55,11 +55,11 @@ class RocksStore:
         try:
             cursor.status()
         except Exception as error:
-            raise LaneLostError(f"the local store cannot be read: {error}") from error
+            raise StoreBrokenError(f"the local store cannot be read: {error}") from error
 
     def stamp(self) -> StoreStamp | None:
         """What the store stands for; None when it is new."""
-        data = self._db.get(_STAMP)
+        data = self.get(_STAMP)
         return StoreStamp(*orjson.loads(data)) if data else None
 
     def write(self, changes: Iterable[StateChange], stamp: StoreStamp) -> None:
@@ -72,7 +72,10 @@ class RocksStore:
             else:
                 put(key, value)
         put(_STAMP, orjson.dumps((stamp.changelog_id, stamp.position, stamp.written_at)))
-        self._db.write(batch)
+        try:
+            self._db.write(batch)
+        except Exception as error:
+            raise StoreBrokenError(f"the local store cannot be written: {error}") from error
 
     def close(self) -> None:
         """Release the store; it keeps what was written."""
@@ -90,16 +93,16 @@ class RocksStores:
         self._lane_buffer = max(1, write_buffer_mb // max(1, lanes) // 2) * _MIB
 
     def open(self, partition: int) -> RocksStore:
-        """The lane's store, made when it is not there. One that is broken raises what RocksDB says."""
+        """The lane's store, made when it is not there. Raises `StoreBrokenError`."""
         path = self._path(partition)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             return RocksStore(path, self._options())
         except Exception as error:
-            if "lock" in str(error).lower():
+            if "/LOCK" in str(error):
                 # In use, not broken: whoever holds it is about to let go.
                 raise LaneLostError(f"the local store is in use: {error}") from error
-            raise
+            raise StoreBrokenError(f"the local store cannot be opened: {error}") from error
 
     def destroy(self, partition: int) -> None:
         """Throw the lane's store away; it must be closed."""

@@ -16,7 +16,7 @@ from streams.kafka_log import KafkaLaneLog
 from streams.lane import Lane, Step
 from streams.lane_factory import LaneFactory, MakeLog
 from streams.partitioner import partition_for
-from streams.ports import CommandRecord
+from streams.ports import CommandRecord, StoreBrokenError
 from streams.settings import Settings
 
 COMMANDS = "run-commands"
@@ -82,6 +82,13 @@ class Rig:
         layout = topic_admin.require_usable(chosen)
         factory = LaneFactory(chosen, str(chosen.brokers), layout, make_log)
         lane, _ = factory.make(self.partition, at_step=at_step)
+        # As the runner does it: a lane that is lost while it opens is opened again.
+        for _ in range(2):
+            try:
+                lane.open()
+                return lane
+            except StoreBrokenError:
+                continue
         lane.open()
         return lane
 

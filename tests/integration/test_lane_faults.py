@@ -18,7 +18,7 @@ from schemas.errors import ErrorCode
 from streams import kafka_log
 from streams import lane as lane_module
 from streams.lane import LaneHaltedError
-from streams.ports import LaneLostError, RecordsRefusedError
+from streams.ports import LaneLostError, RecordsRefusedError, StoreBrokenError
 from streams.settings import Settings
 from tests.integration.conftest import Deployment
 from tests.integration.lane_rig import Rig
@@ -84,6 +84,34 @@ def test_a_broken_store_is_made_anew(rig: Rig) -> None:
     lane = rig.owner()
     rig.log(rig.events()[0]["runId"])
     lane.process(rig.commands(lane))
+    lane.close()
+    rig.assert_exactly_once()
+
+
+def test_a_store_with_damaged_blocks_is_made_anew(rig: Rig) -> None:
+    run_id = rig.events()[0]["runId"]
+    rig.log(run_id, 30)
+    lane = rig.owner()
+    lane.process(rig.commands(lane))
+    assert lane._store is not None
+    lane._store._db.flush()  # type: ignore[attr-defined]
+    lane.close()
+    folder = rig.settings.data_dir / "disk-0" / rig.settings.prefix / "state" / f"lane-{rig.partition}"
+    tables = list(folder.glob("*.sst"))
+    assert tables
+    for file in tables:
+        data = bytearray(file.read_bytes())
+        third = len(data) // 3
+        data[third : third + 200] = b"\xa5" * 200
+        file.write_bytes(data)
+
+    lane = rig.owner()
+    rig.log(run_id)
+    while commands := rig.commands(lane):
+        try:
+            lane.process(commands)
+        except StoreBrokenError:
+            lane.open()
     lane.close()
     rig.assert_exactly_once()
 
