@@ -9,8 +9,19 @@ import typer
 
 from streams.cli.session import session_of
 from streams.execution import process
+from streams.terminal_text import one_line, printable
 
 app = typer.Typer()
+
+
+class _LineFormatter(logging.Formatter):
+    """One line per message, and nothing that drives a terminal: run ids and names come from outside."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return one_line(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 @app.command()
@@ -47,9 +58,9 @@ def executor(
     settings = session.settings_with(
         executor_concurrency=concurrency, executor_group=group, log_level=log_level
     )
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(_LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     found = process.load_app(place)
     found.ignore_unknown = found.ignore_unknown or ignore_unknown
     process.run(found, settings)

@@ -52,20 +52,20 @@ class Output:
 
     def step(self, message: str) -> None:
         """Say what is being done."""
-        self.messages.print(f"[dim]{escape(message)} ...[/dim]")
+        self.messages.print(f"[dim]{escape(printable(message))} ...[/dim]")
 
     def warn(self, message: str) -> None:
         """Say what is not as it should be, though the command goes on."""
-        self.messages.print(f"[yellow]warning:[/yellow] {escape(message)}", soft_wrap=True)
+        self.messages.print(f"[yellow]warning:[/yellow] {escape(printable(message))}", soft_wrap=True)
 
     def error(self, error: UserError) -> None:
         """Say why the command failed and what would be right."""
         if self.as_json:
             print(orjson.dumps({"error": error.as_json()}).decode(), file=sys.stderr)
             return
-        self.messages.print(f"[bold red]error:[/bold red] {escape(error.message)}", soft_wrap=True)
+        self.messages.print(f"[bold red]error:[/bold red] {escape(printable(error.message))}", soft_wrap=True)
         if error.hint:
-            self.messages.print(f"[cyan]hint:[/cyan] {escape(error.hint)}", soft_wrap=True)
+            self.messages.print(f"[cyan]hint:[/cyan] {escape(printable(error.hint))}", soft_wrap=True)
 
 
 def print_json(data: Any, *, pretty: bool = False) -> None:

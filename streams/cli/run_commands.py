@@ -19,7 +19,7 @@ from streams.cli.run_views import end_view, status_text, status_view
 from streams.cli.session import Session, session_of
 from streams.client import RunlaneClient
 from streams.run_calls import CallOptions
-from streams.terminal_text import printable
+from streams.terminal_text import one_line
 from streams.user_errors import UserError
 
 app = typer.Typer()
@@ -131,7 +131,7 @@ def cancel(
     by_this = answer.terminal is not None and answer.terminal.command_id == command_id
 
     def view() -> Text:
-        text = Text.assemble("Run ", (printable(run_id), "bold"))
+        text = Text.assemble("Run ", (one_line(run_id), "bold"))
         text.append(" is " if by_this else " had ended before: it is ")
         return text.append_text(status_text(answer.status)).append(".")
 
@@ -188,6 +188,6 @@ def _exit_like(end: TerminalState) -> None:
 def _submitted(answer: SubmitResult) -> Text:
     return Text.assemble(
         ("submitted ", "green"),
-        (printable(answer.run_id), "bold"),
-        f"  (event {answer.seq}: {printable(answer.status)})",
+        (one_line(answer.run_id), "bold"),
+        f"  (event {answer.seq}: {one_line(answer.status)})",
     )

@@ -16,7 +16,7 @@ from schemas.run_results import StatusResult
 from schemas.terminals import TerminalState
 from streams.cli.output import duration, facts, json_text
 from streams.run_events import AnyRunEvent, UnknownEvent
-from streams.terminal_text import printable
+from streams.terminal_text import one_line, printable
 
 _STATUS_STYLES = {
     "running": "cyan",
@@ -42,25 +42,30 @@ def event_line(event: AnyRunEvent) -> Text:
     """`seq  time  type  what happened`, for a list that grows downwards."""
     line = Text(f"{event.seq:>5}  ", style="bold")
     line.append(f"{clock(event.ts)}  ", style="dim not bold")
-    line.append(f"{printable(event.type):<9} ", style=f"not bold {_TYPE_STYLES.get(event.type, 'dim')}")
+    line.append(f"{one_line(event.type):<9} ", style=f"not bold {_TYPE_STYLES.get(event.type, 'dim')}")
     line.append_text(_what_happened(event))
     return line
 
 
 def _what_happened(event: AnyRunEvent) -> Text:
     if isinstance(event, LogEvent):
-        return Text(printable(event.line), style="not bold")
+        return Text(_indented(event.line), style="not bold")
     if isinstance(event, StatusEvent | ProgressEvent):
-        what = Text(printable(event.status), style="not bold")
+        what = Text(_indented(event.status), style="not bold")
         if isinstance(event, ProgressEvent) and event.active_node_id:
-            what.append(f"  [{printable(event.active_node_id)}]", style="dim")
+            what.append(f"  [{one_line(event.active_node_id)}]", style="dim")
         for log in event.logs or ():
-            what.append(f"\n{_INDENT}{printable(log)}", style="dim")
+            what.append(f"\n{_INDENT}{_indented(log)}", style="dim")
         return what
     if isinstance(event, TerminalEvent):
         return _end(event, with_stack=True)
     rest = {name: value for name, value in event.fields.items() if name not in _COMMON}
     return Text(printable(orjson.dumps(rest).decode()), style="not bold dim")
+
+
+def _indented(text: str) -> str:
+    """Text of several lines such that none of them looks like a row of its own."""
+    return printable(text).replace("\n", f"\n{_INDENT}")
 
 
 _COMMON = {"seq", "runId", "type", "ts", "commandId"}
@@ -83,13 +88,13 @@ def _end(end: TerminalEvent | TerminalState, *, with_stack: bool = False) -> Tex
 
 def status_text(status: str) -> Text:
     """A status in its colour."""
-    return Text(printable(status), style=_STATUS_STYLES.get(status, ""))
+    return Text(one_line(status), style=_STATUS_STYLES.get(status, ""))
 
 
 def end_view(end: TerminalState) -> RenderableType:
     """How one run ended, with its result."""
     known: dict[str, object] = {
-        "run": Text(printable(end.run_id)),
+        "run": Text(one_line(end.run_id)),
         "status": status_text(end.status),
         "ended": moment(end.completed_at),
     }
@@ -100,7 +105,7 @@ def end_view(end: TerminalState) -> RenderableType:
     if end.duration_ms is not None:
         known["duration"] = Text(_milliseconds(end.duration_ms))
     if end.play_name is not None:
-        known["play"] = Text(printable(end.play_name))
+        known["play"] = Text(one_line(end.play_name))
     known["last event"] = end.seq
     return _with_result(facts(known), end.result)
 
@@ -108,7 +113,7 @@ def end_view(end: TerminalState) -> RenderableType:
 def status_view(state: StatusResult) -> RenderableType:
     """How one run stands."""
     known: dict[str, object] = {
-        "run": Text(printable(state.run_id)),
+        "run": Text(one_line(state.run_id)),
         "status": status_text(state.status),
         "events": state.latest_seq,
     }
@@ -124,7 +129,7 @@ def status_view(state: StatusResult) -> RenderableType:
 def end_line(end: TerminalState) -> Text:
     """One run's end in a line, for a list that grows downwards."""
     line = Text(f"{moment(end.completed_at)}  ", style="dim")
-    line.append(f"{printable(end.run_id)}  ", style="not dim bold")
+    line.append(f"{one_line(end.run_id)}  ", style="not dim bold")
     what = _end(end)
     what.stylize("not dim")
     line.append_text(what)
@@ -154,7 +159,7 @@ def ends_view(ends: Sequence[TerminalState], width: int) -> RenderableType:
         last.truncate(rest, overflow="ellipsis")
         table.add_row(
             moment(end.completed_at),
-            Text(printable(end.run_id)),
+            Text(one_line(end.run_id)),
             status_text(end.status),
             Text("" if end.total_rows is None else _rows(end.total_rows, unit="")),
             str(end.seq),
