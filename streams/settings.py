@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import Field, StringConstraints
@@ -129,7 +129,9 @@ class Settings(BaseSettings):
         default_factory=lambda: Path(platformdirs.user_cache_dir("runlane")) / "jars",
         description="Folder of the local broker's downloaded jars; all local brokers may share it.",
     )
-    log_level: str = Field("info", description="debug, info, warning or error.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="debug, info, warning or error."
+    )
 
     @classmethod
     def settings_customise_sources(

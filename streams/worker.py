@@ -6,6 +6,7 @@ import gc
 import logging
 import socket
 from contextlib import closing
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
@@ -26,15 +27,8 @@ def run(settings: Settings) -> None:
     """
     check_versions()
     limit_arenas()
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
     lock = FileLock(settings.data_dir / "worker.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise UserError(
-            f"Another worker uses the data folder {settings.data_dir}.",
-            "give each worker its own folder, by RUNLANE_DATA_DIR or --data-dir",
-        ) from None
+    _take(lock, settings.data_dir)
     _require_free_port(settings)
     layout = topic_admin.require_usable(settings)
     worker = WorkerApp(settings, resolve_brokers(settings), layout)
@@ -45,6 +39,25 @@ def run(settings: Settings) -> None:
     LaneWorker(
         worker.faust, loglevel=settings.log_level, quiet=True, redirect_stdouts=False
     ).execute_from_commandline()
+
+
+def _take(lock: FileLock, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # A file system that takes no new files looks like a lock that is held.
+        Path(lock.lock_file).touch()
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"Another worker uses the data folder {folder}.",
+            "give each worker its own folder, by RUNLANE_DATA_DIR or --data-dir",
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(
+            f"The data folder {folder} cannot be used: {reason}.",
+            "name a folder on a local disk that the worker may write to, by RUNLANE_DATA_DIR or --data-dir",
+        ) from error
 
 
 def _require_free_port(settings: Settings) -> None:

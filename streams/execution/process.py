@@ -9,18 +9,21 @@ import os
 import signal
 import sys
 import threading
+import traceback
 
 from streams.executor import Executor
 from streams.settings import Settings
 from streams.user_errors import UserError
 
+_IMPORTING = ("<frozen importlib", importlib.__file__, __file__)
+"""Files whose frames stand between us and the module."""
 _log = logging.getLogger("runlane.executor")
 
 
 def load_app(place: str) -> Executor:
     """The `Executor` that `module:attribute` names; modules are looked for in the working directory too.
 
-    Raises `UserError` that says which part is wrong; an error inside the module passes.
+    Raises `UserError` that says which part is wrong, or where the module itself fails.
     """
     module_name, colon, attribute = place.partition(":")
     if not (module_name and colon and attribute):
@@ -31,12 +34,14 @@ def load_app(place: str) -> Executor:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
+            raise _broken_module(module_name, error) from error
         raise UserError(
             f"There is no module {error.name!r} (in {place!r}).",
             f"run this where {error.name} can be imported; the working directory is {os.getcwd()}",
             exit_code=2,
         ) from error
+    except Exception as error:
+        raise _broken_module(module_name, error) from error
     found = getattr(module, attribute, None)
     if isinstance(found, Executor):
         return found
@@ -47,6 +52,15 @@ def load_app(place: str) -> Executor:
         f"the module has: {', '.join(apps)}" if apps else "the module has no Executor",
         exit_code=2,
     )
+
+
+def _broken_module(name: str, error: Exception) -> UserError:
+    """The error with its traceback, which begins where the module does."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_IMPORTING):
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(error), error, trace, chain=error.__cause__ is not None)
+    return UserError(f"The module {name!r} cannot be imported:\n{''.join(lines).rstrip()}")
 
 
 def run(app: Executor, settings: Settings) -> None:
