@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,7 @@ from typing import Any, Protocol
 
 from streams.allocator import return_free_memory
 from streams.batch import BatchCounts
+from streams.cluster_watch import ClusterWatch
 from streams.inbox import Chunk
 from streams.kafka_log import KafkaLaneLog
 from streams.lane import Lane, RestoreProgress
@@ -20,6 +23,7 @@ from streams.metrics import Metrics
 _log = logging.getLogger(__name__)
 
 _WATCH_EVERY_S = 1.0
+_ASK_CLUSTER_EVERY_S = 5.0
 _RESTORE_REPORT_S = 2.0
 _OPEN_THREADS = 8
 
@@ -54,6 +58,7 @@ class LaneHost:
         max_pending: int,
         max_commits: int,
         stall_alarm_s: float,
+        cluster: ClusterWatch,
     ) -> None:
         self.changed = asyncio.Event()
         self.is_assigned = False
@@ -65,13 +70,17 @@ class LaneHost:
         self._limits = limits
         self._max_pending = max_pending
         self._stall_alarm_s = stall_alarm_s
+        self._cluster = cluster
+        self._cluster_problem: str | None = None
+        self.must_restart = False
+        """The topics went and came back: only a new process finds its way."""
         self._commits = asyncio.Semaphore(max_commits)
         self._commit_threads = ThreadPoolExecutor(max_commits, thread_name_prefix="lane-commit")
         self._open_threads = ThreadPoolExecutor(_OPEN_THREADS, thread_name_prefix="lane-open")
         self._runners: dict[int, LaneRunner] = {}
         self._owned: set[int] = set()
         self._releases: set[asyncio.Task[None]] = set()
-        self._watch: asyncio.Task[None] | None = None
+        self._watches: list[asyncio.Task[None]] = []
         self._missing: dict[tuple[str, int], int] = {}
         self._stands: dict[tuple[str, int], tuple[int, int, float]] = {}
         self._stalled: dict[tuple[str, int], float] = {}
@@ -90,8 +99,11 @@ class LaneHost:
         self._stands.clear()
         self._stalled.clear()
         self.is_assigned = True
-        if self._watch is None:
-            self._watch = asyncio.ensure_future(self._watch_forever())
+        if not self._watches:
+            self._watches = [
+                asyncio.ensure_future(self._watch_lanes()),
+                asyncio.ensure_future(self._watch_cluster()),
+            ]
         _log.info("owns partitions %s", sorted(self._owned))
 
     async def quiesce(self) -> None:
@@ -101,8 +113,8 @@ class LaneHost:
 
     async def close(self) -> None:
         """Hand over: finish what is in flight, then release stores and producers."""
-        if self._watch is not None:
-            self._watch.cancel()
+        for watch in self._watches:
+            watch.cancel()
         await self.quiesce()
         await asyncio.gather(*self._releases, *(runner.release() for runner in self._runners.values()))
         self._commit_threads.shutdown(wait=False)
@@ -141,7 +153,7 @@ class LaneHost:
         """Why the worker is not ready, one sentence each; empty when every owned lane serves."""
         if not self.is_assigned:
             return ["waiting for the consumer group to assign partitions"]
-        found = []
+        found = [self._cluster_problem] if self._cluster_problem else []
         for partition in sorted(self._owned):
             runner = self._runners[partition]
             if runner.state is not LaneState.SERVING:
@@ -220,7 +232,22 @@ class LaneHost:
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
 
-    async def _watch_forever(self) -> None:
+    async def _watch_cluster(self) -> None:
+        while True:
+            await asyncio.sleep(_ASK_CLUSTER_EVERY_S)
+            loop = asyncio.get_running_loop()
+            problem = await loop.run_in_executor(self._open_threads, self._cluster.problem)
+            if problem != self._cluster_problem:
+                _log.log(
+                    logging.ERROR if problem else logging.INFO, "%s", problem or "the cluster is well again"
+                )
+            self._cluster_problem = problem
+            if problem is None and self._cluster.topics_changed and not self.must_restart:
+                _log.critical("the topics were made anew under this worker; it ends, to be started again")
+                self.must_restart = True
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    async def _watch_lanes(self) -> None:
         while True:
             await asyncio.sleep(_WATCH_EVERY_S)
             now = time.monotonic()

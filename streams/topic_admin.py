@@ -68,6 +68,10 @@ class TopicReport:
     drift: list[Drift] = field(default_factory=list)
 
 
+class BrokerAwayError(UserError):
+    """No broker answered."""
+
+
 class TopicLayoutError(UserError):
     """The topics on the broker cannot be worked with as they are."""
 
@@ -231,7 +235,7 @@ def _patiently(work: Callable[[], T], brokers: str, patience_s: float) -> T:
     except RetryError as error:
         cause = error.last_attempt.exception()
         reason = cause.args[0].str() if isinstance(cause, KafkaException) else str(cause)
-        raise UserError(
+        raise BrokerAwayError(
             f"No Kafka broker answered at {brokers} within {patience_s:.0f} s: {reason}.",
             "check the address, and that the broker runs (`runlane broker status` for the local one)",
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import socket
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -16,8 +17,11 @@ from streams.allocator import limit_arenas
 from streams.broker.local_broker import resolve_brokers
 from streams.faust_adapter import LaneWorker, check_versions
 from streams.settings import Settings
+from streams.topic_admin import TopicLayout
 from streams.user_errors import UserError
 from streams.worker_app import WorkerApp
+
+_SAY_AGAIN_S = 5.0
 
 
 def run(settings: Settings) -> None:
@@ -30,8 +34,9 @@ def run(settings: Settings) -> None:
     lock = FileLock(settings.data_dir / "worker.lock")
     _take(lock, settings.data_dir)
     _require_free_port(settings)
-    layout = topic_admin.require_usable(settings)
-    worker = WorkerApp(settings, resolve_brokers(settings), layout)
+    brokers = resolve_brokers(settings)
+    layout = _await_topics(settings)
+    worker = WorkerApp(settings, brokers, layout)
     wiring.declare_all(worker)
     _collect_garbage_rarely()
     if settings.log_level != "debug":
@@ -39,6 +44,15 @@ def run(settings: Settings) -> None:
     LaneWorker(
         worker.faust, loglevel=settings.log_level, quiet=True, redirect_stdouts=False
     ).execute_from_commandline()
+
+
+def _await_topics(settings: Settings) -> TopicLayout:
+    """The topics as they are; a broker that is away is waited for, and said so."""
+    while True:
+        try:
+            return topic_admin.require_usable(settings, patience_s=_SAY_AGAIN_S)
+        except topic_admin.BrokerAwayError as error:
+            print(f"runlane: waiting for Kafka: {error.message}", file=sys.stderr, flush=True)
 
 
 def _take(lock: FileLock, folder: Path) -> None:

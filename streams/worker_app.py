@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from faust.types.tuples import TP
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from schemas.topics import TopicSpec
+from schemas.topics import STATE_CHANGELOG, TopicSpec
+from streams.cluster_watch import ClusterWatch
 from streams.faust_adapter import LaneApp, LaneConsumer
 from streams.lane_factory import LaneFactory
 from streams.lane_host import LaneHost
@@ -20,6 +22,9 @@ from streams.settings import Settings
 from streams.topic_admin import TopicLayout
 
 StreamHandler = Callable[[Any], Awaitable[None]]
+
+EX_TEMPFAIL = 75
+"""Exit code of a worker that has to be started again: its topics were deleted and made anew."""
 
 _COMMIT_INTERVAL_S = 1.0
 _STREAM_BUFFER = 1024
@@ -70,6 +75,12 @@ class WorkerApp:
             max_pending=settings.max_pending_commands,
             max_commits=settings.max_concurrent_commits,
             stall_alarm_s=settings.stall_alarm_s,
+            cluster=ClusterWatch(
+                brokers,
+                client_id,
+                tuple(settings.name(topic) for topic in (*self._topics, STATE_CHANGELOG.name)),
+                layout.partitions,
+            ),
         )
         self.faust.on_partitions_assigned.connect(self._assigned)
         self._add_pages()
@@ -99,6 +110,9 @@ class WorkerApp:
 
     async def _close(self) -> None:
         await self._lanes.close()
+        if self._lanes.must_restart:
+            # The group is left and the lanes are closed; a supervisor starts the worker again.
+            os._exit(EX_TEMPFAIL)
 
     def _add_pages(self) -> None:
         app, started = self.faust, time.time()
