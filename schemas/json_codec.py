@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
+from enum import Enum
 from typing import Any
 
 import orjson
@@ -22,6 +25,16 @@ class InvalidJsonError(ValueError):
 def encode(value: Any) -> bytes:
     """Compact UTF-8 JSON without ASCII escaping beyond what JSON needs."""
     return orjson.dumps(value)
+
+
+def require_faithful(value: Any) -> None:
+    """Raises `TypeError` for what `encode` refuses, and for what it would silently store as something else.
+
+    NaN and infinities would become null, dates and times would come back as text.
+    """
+    data = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    if b"null" in data and (number := _not_finite(value)) is not None:
+        raise TypeError(f"JSON has no number {number}; None or text can stand for it")
 
 
 def decode(data: bytes) -> Any:
@@ -60,6 +73,23 @@ def same_value(left: Any, right: Any) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return bool(left == right)
+
+
+def _not_finite(value: Any) -> float | None:
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, float) and not math.isfinite(node):
+            return node
+        if isinstance(node, dict):
+            stack.extend(node.values())
+        elif isinstance(node, list | tuple):
+            stack.extend(node)
+        elif isinstance(node, Enum):
+            stack.append(node.value)
+        elif dataclasses.is_dataclass(node):
+            stack.extend(getattr(node, field.name, None) for field in dataclasses.fields(node))
+    return None
 
 
 def _int64(digits: str) -> int:

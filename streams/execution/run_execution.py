@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemas.dispatches import Dispatch
+from schemas.events import TerminalStatus
 from streams.client import RunlaneClient
 from streams.execution.context import Result, RunContext, SyncRunContext
 from streams.execution.failure_text import describe_failure
@@ -52,14 +53,15 @@ class RunExecution:
 
     async def _report(self, outcome: Outcome, total_rows: Any, duration_ms: int) -> None:
         dispatch, reporter = self.dispatch, self._reporter
+        wanted: TerminalStatus = "completed" if outcome.error is None else "failed"
         about = {"durationMs": duration_ms, "playName": dispatch.name}
         if outcome.error is None:
-            await reporter.end("completed", result=outcome.value, totalRows=total_rows, **about)
+            stored = await reporter.end(wanted, result=outcome.value, totalRows=total_rows, **about)
         else:
-            await reporter.end("failed", error=describe_failure(outcome.error), **about)
-        if reporter.over is None:
-            ended = "completed" if outcome.error is None else "failed"
-            _log.info("run %s: %s %s in %d ms", dispatch.run_id, dispatch.name, ended, duration_ms)
+            stored = await reporter.end(wanted, error=describe_failure(outcome.error), **about)
+        # The reporter has said so when it is another end, or none.
+        if reporter.over is None and stored == wanted:
+            _log.info("run %s: %s %s in %d ms", dispatch.run_id, dispatch.name, stored, duration_ms)
 
     async def _outcome(self) -> tuple[Outcome, Any]:
         """What came of the function, and the number of rows that it names."""
@@ -82,10 +84,14 @@ class RunExecution:
             if reporter.over is None:
                 raise
             outcome = Outcome(error=RunStopped(reporter.over))
-        value = outcome.value
+        value, total_rows = outcome.value, context.total_rows
         if isinstance(value, Result):
-            return Outcome(_plain(value.value), outcome.error), value.total_rows
-        return Outcome(_plain(value), outcome.error), context.total_rows
+            value, total_rows = value.value, value.total_rows
+        try:
+            return Outcome(_plain(value), outcome.error), total_rows
+        except Exception as error:
+            # A model with a field of a type that pydantic cannot write.
+            return Outcome(error=error), None
 
     def _on_over(self, code: str) -> None:
         # A plain function cannot be interrupted: its next report raises, and its slot stays taken until then.

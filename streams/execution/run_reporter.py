@@ -11,7 +11,7 @@ from typing import Any
 from schemas.dispatches import Dispatch
 from schemas.errors import ErrorCode
 from schemas.events import TerminalStatus
-from schemas.json_codec import encode
+from schemas.json_codec import encode, require_faithful
 from schemas.replies import Reply
 from streams.client import RunlaneClient
 from streams.client_errors import CommandNotDelivered, CommandRefused, CommandTimeout
@@ -105,19 +105,27 @@ class RunReporter:
         self._awaited.append(pending)
         pending.reply.add_done_callback(self._answered)
 
-    async def end(self, status: TerminalStatus, **fields: Any) -> None:
+    async def end(self, status: TerminalStatus, **fields: Any) -> TerminalStatus | None:
         """End the run, and return when the coordinator has said yes, or that it had ended before.
 
-        Asks again without end while no answer comes. A result that the coordinator does not take fails the
-        run.
+        Asks again without end while no answer comes. A result that is no JSON, or that the coordinator does
+        not take, fails the run. Returns the status that was sent last; None when that was refused too.
         """
+        run_id = self._dispatch.run_id
         refusal = await self._send_end(1, {"status": status, **fields})
         if refusal is not None and status == "completed":
             error = f"the result was refused: {refusal}"
             failed = {name: value for name, value in fields.items() if name not in ("result", "totalRows")}
-            refusal = await self._send_end(2, {"status": "failed", **failed, "error": error})
+            status, refusal = (
+                "failed",
+                await self._send_end(2, {"status": "failed", **failed, "error": error}),
+            )
+            if refusal is None and self.over is None:
+                _log.warning("run %s: failed, %s", run_id, error)
         if refusal is not None:
-            _log.error("run %s: its end was refused: %s", self._dispatch.run_id, refusal)
+            _log.error("run %s: its end was refused: %s", run_id, refusal)
+            return None
+        return status
 
     def close(self) -> None:
         """Send no more, and let go of answers that have not come."""
@@ -129,6 +137,10 @@ class RunReporter:
     async def _send_end(self, number: int, fields: dict[str, Any]) -> str | None:
         run_id, wait_s = self._dispatch.run_id, self._client.settings.command_timeout_s
         given = {name: value for name, value in fields.items() if value is not None}
+        try:
+            require_faithful(given)
+        except TypeError as error:
+            return f"it is no JSON: {error}"
         while True:
             try:
                 reply = await self._client.sender.send(
@@ -145,8 +157,6 @@ class RunReporter:
                 if not error.retriable:
                     return error.message
                 await asyncio.sleep(_PAUSE_S)
-            except TypeError as error:
-                return f"it is no JSON: {error}"
             else:
                 if reply.error is None or self._is_over(reply):
                     return None

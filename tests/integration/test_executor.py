@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,10 @@ class Count(BaseModel):
     rows: int
 
 
+class Holder(BaseModel):
+    item: Any
+
+
 async def test_an_async_function_reports_in_order_and_its_result_ends_the_run(
     settings: Settings, client: RunlaneClient, app: Executor, group: str
 ) -> None:
@@ -192,18 +197,26 @@ async def test_an_exception_fails_the_run_with_name_message_and_twelve_lines_of_
 
 
 async def test_results_that_cannot_be_stored_fail_the_run_and_say_why(
-    settings: Settings, client: RunlaneClient, app: Executor, group: str
+    settings: Settings, client: RunlaneClient, app: Executor, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     nested: Any = []
     for _ in range(70):
         nested = [nested]
-    results = {"object": object(), "large": "x" * 2_000_000, "nested": nested}
+    results = {
+        "object": object(),
+        "large": "x" * 2_000_000,
+        "nested": nested,
+        "nan": [{"a": None}, float("nan")],
+        "date": datetime.now(UTC),
+        "model": Holder(item=object()),
+    }
     name = new_name()
 
     @app.run(name)
     async def function(context: RunContext) -> Any:
         return results[context.params]
 
+    caplog.set_level("INFO", "runlane.executor")
     async with app.runner(settings, group=group):
         for kind in results:
             await client.submit(f"{name}-{kind}", name, kind)
@@ -212,6 +225,11 @@ async def test_results_that_cannot_be_stored_fail_the_run_and_say_why(
     assert "the result was refused: it is no JSON" in (ends["object"].error or "")
     assert "the result was refused: COMMAND_TOO_LARGE" in (ends["large"].error or "")
     assert "the result was refused: INVALID_JSON" in (ends["nested"].error or "")
+    assert "it is no JSON: JSON has no number nan" in (ends["nan"].error or "")
+    assert "it is no JSON: Type is not JSON serializable: datetime" in (ends["date"].error or "")
+    assert "PydanticSerializationError" in (ends["model"].error or "")
+    assert "completed" not in caplog.text
+    assert f"{name}-nan: failed, the result was refused" in caplog.text
 
 
 async def test_an_unknown_name_fails_the_run_naming_the_known_ones_unless_told_to_ignore_it(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 
 import pytest
 
 from schemas.dispatches import Dispatch
 from schemas.envelope import MAX_COMMAND_ID_CHARACTERS
+from schemas.json_codec import require_faithful
 from streams.execution.command_ids import CommandIds
 from streams.execution.failure_text import MAX_MESSAGE_CHARACTERS, describe_failure
 from streams.execution.offset_ledger import OffsetLedger
@@ -73,3 +75,10 @@ def test_a_failure_without_a_message_or_with_a_huge_one_is_told_within_bounds() 
     assert text.startswith("ValueError: xxx")
     assert text.endswith("(1000000 characters)")
     assert len(text) < MAX_MESSAGE_CHARACTERS + 100
+
+
+@pytest.mark.parametrize("value", [float("nan"), [None, {"a": (1.0, float("-inf"))}], datetime.now(UTC), {1}])
+def test_what_json_would_silently_change_is_refused(value: object) -> None:
+    with pytest.raises(TypeError):
+        require_faithful({"result": value})
+    require_faithful({"result": [None, 1.5, {"a": "null"}]})
