@@ -144,7 +144,10 @@ def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) ->
     """
     brokers = resolve_brokers(settings)
     admin = _admin(brokers, settings)
-    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), brokers, patience_s)
+    deadline = time.monotonic() + patience_s
+    counts = _patiently(
+        lambda: _partitions_by_topic(admin, max(0.1, deadline - time.monotonic())), brokers, patience_s
+    )
     names = [topic_name(spec, settings) for spec in LANE_TOPICS]
     if missing := [name for name in names if name not in counts]:
         raise TopicLayoutError(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +20,6 @@ from streams.cli.client_work import with_client
 from streams.cli.run_views import end_view, status_text, status_view
 from streams.cli.session import Session, session_of
 from streams.client import RunlaneClient
-from streams.run_calls import CallOptions
 from streams.terminal_text import one_line
 from streams.user_errors import UserError
 
@@ -27,29 +28,58 @@ app = typer.Typer()
 _NOT_COMPLETED = 1
 _NAME_IN_ID = 60
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
+
+def _sendable(parameter: typer.CallbackParam, value: str | None) -> str | None:
+    """The text of a parameter; raises `UserError` when it is not UTF-8."""
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{_shown_name(parameter)} is not UTF-8: {value!r}.", exit_code=2) from None
+    return value
+
+
+def _named(parameter: typer.CallbackParam, value: str | None) -> str | None:
+    """As `_sendable`, of a parameter that cannot be empty."""
+    if value == "":
+        raise UserError(f"{_shown_name(parameter)} is empty.", "it takes at least one character", exit_code=2)
+    return _sendable(parameter, value)
+
+
+def _shown_name(parameter: typer.CallbackParam) -> str:
+    option = parameter.opts[0]
+    return option if option.startswith("-") else str(parameter.metavar or option)
+
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", callback=_named)]
 TimeoutOption = Annotated[
     float | None,
     typer.Option(
         min=0.001,
         metavar="SECONDS",
-        help="How long to wait: for the answer (default: the setting command_timeout_s), with --wait for the "
-        "run's end (default: for ever).",
+        help="How long all of it may take. Default: for connecting and for the answer the setting "
+        "command_timeout_s each; with --wait, for the run's end, for ever.",
     ),
 ]
 CommandIdOption = Annotated[
     str | None,
-    typer.Option(help="Id of the command; the same id again changes nothing. Default: a new one."),
+    typer.Option(
+        help="Id of the command; the same id again changes nothing. Default: a new one.", callback=_named
+    ),
 ]
 
 
 @app.command()
 def submit(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The function that an executor registered.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="The function that an executor registered.", callback=_named),
+    ],
     run_id: Annotated[
         str | None,
-        typer.Option(help="The run's id; the same again starts nothing. Default: a new one."),
+        typer.Option(
+            help="The run's id; the same again starts nothing. Default: a new one.", callback=_named
+        ),
     ] = None,
     params: Annotated[
         str | None,
@@ -66,17 +96,20 @@ def submit(
     session = session_of(context)
     given = None if params is None else read_params(params)
     run_id = run_id or _new_run_id(name)
-    options = _options(command_id, None if wait else timeout)
+    time_left = _countdown(timeout)
 
     async def work(client: RunlaneClient) -> tuple[SubmitResult, TerminalState | None]:
-        answer = await client.submit(run_id, name, given, **options)
+        patience_s = time_left()
+        if wait and patience_s is not None:
+            patience_s = min(patience_s, session.settings.command_timeout_s)
+        answer = await client.submit(run_id, name, given, command_id=command_id, timeout=patience_s)
         if not wait:
             return answer, None
         if not session.as_json:
             session.output.console.print(_submitted(answer))
-        return answer, await _wait(session, client, run_id, timeout)
+        return answer, await _wait(session, client, run_id, time_left())
 
-    answer, end = with_client(session, work)
+    answer, end = with_client(session, work, timeout)
     if end is None:
         session.output.result(answer, lambda: _submitted(answer))
         return
@@ -94,12 +127,13 @@ def status(
 ) -> None:
     """Show how a run stands. With --wait, waits for its end and exits 1 unless it completed."""
     session = session_of(context)
+    time_left = _countdown(timeout)
     if wait:
-        end = with_client(session, lambda client: _wait(session, client, run_id, timeout))
+        end = with_client(session, lambda client: _wait(session, client, run_id, time_left()), timeout)
         session.output.result(end, lambda: end_view(end))
         _exit_like(end)
         return
-    state = with_client(session, lambda client: client.status(run_id, **_options(None, timeout)))
+    state = with_client(session, lambda client: client.status(run_id, timeout=time_left()), timeout)
     session.output.result(state, lambda: status_view(state))
 
 
@@ -108,14 +142,16 @@ def cancel(
     context: typer.Context,
     run_id: RunArgument,
     reason: Annotated[
-        str | None, typer.Option(help="Why; observers see it as the `error` of the run's end.")
+        str | None,
+        typer.Option(help="Why; observers see it as the `error` of the run's end.", callback=_sendable),
     ] = None,
     timeout: Annotated[
         float | None,
         typer.Option(
             min=0.001,
             metavar="SECONDS",
-            help="How long to wait for the answer (default: the setting command_timeout_s).",
+            help="How long all of it may take (default: for connecting and for the answer the setting "
+            "command_timeout_s each).",
         ),
     ] = None,
     command_id: CommandIdOption = None,
@@ -123,11 +159,16 @@ def cancel(
     """End a run as cancelled. One that has ended keeps its end, and that is shown.
 
     A run that nobody has submitted is stored as cancelled too, so that a submit which comes later is refused.
+    The function that executes the run learns of it at its next report: one that reports nothing goes on.
     """
     session = session_of(context)
     command_id = command_id or str(uuid.uuid4())
-    options = _options(command_id, timeout)
-    answer = with_client(session, lambda client: client.cancel(run_id, reason, **options))
+    time_left = _countdown(timeout)
+    answer = with_client(
+        session,
+        lambda client: client.cancel(run_id, reason, command_id=command_id, timeout=time_left()),
+        timeout,
+    )
     by_this = answer.terminal is not None and answer.terminal.command_id == command_id
 
     def view() -> Text:
@@ -171,8 +212,12 @@ def _new_run_id(name: str) -> str:
     return f"{readable or 'run'}-{uuid.uuid4().hex[:12]}"
 
 
-def _options(command_id: str | None, timeout: float | None) -> CallOptions:
-    return {"command_id": command_id, "timeout": timeout}
+def _countdown(timeout: float | None) -> Callable[[], float | None]:
+    """What is left of a command's time, in seconds, from now on; None: it has no limit."""
+    if timeout is None:
+        return lambda: None
+    deadline = time.monotonic() + timeout
+    return lambda: max(0.01, round(deadline - time.monotonic(), 2))
 
 
 async def _wait(session: Session, client: RunlaneClient, run_id: str, timeout: float | None) -> TerminalState:

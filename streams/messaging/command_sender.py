@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,6 +93,7 @@ class CommandSender:
         Raises `UserError` when the broker does not answer, or topics are missing or unequal.
         """
         patience_s = self.settings.command_timeout_s if patience_s is None else patience_s
+        deadline = time.monotonic() + patience_s
         self.partitions = await asyncio.to_thread(
             topic_admin.require_equal_partitions, self.settings, patience_s=patience_s
         )
@@ -104,7 +106,7 @@ class CommandSender:
             self._reply_partition,
             lambda correlation_id, reply: answers.put((correlation_id, reply)),
         )
-        await asyncio.to_thread(inbox.start, patience_s)
+        await asyncio.to_thread(inbox.start, max(0.1, deadline - time.monotonic()))
         self._inbox = inbox
         self._producer = AsyncProducer(producer_config(self.settings, self._delivery_timeout_s))
 

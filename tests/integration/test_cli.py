@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,9 +120,10 @@ def test_waiting_ends_with_the_run_and_like_the_run(
 def test_waiting_in_vain_says_what_was_waited_for(cli: CommandLine, run_id: str) -> None:
     cli("submit", "import", "--run-id", run_id)
     for command in (("status", run_id), ("submit", "import", "--run-id", run_id)):
-        error = cli.error(*command, "--wait", "--timeout", "0.5")
+        error = cli.error(*command, "--wait", "--timeout", "5")
         assert run_id in error["message"]
-        assert "did not end within 0.5 s" in error["message"]
+        # Connecting and submitting took their part of the 5 s.
+        assert re.search(r"did not end within [0-4]\.?\d* s", error["message"])
         assert "executor" in error["hint"]
 
 
@@ -129,8 +131,8 @@ def test_a_command_without_a_worker_says_so(make_settings: MakeSettings) -> None
     settings = make_settings()
     cli = CommandLine(settings.brokers or "", settings.prefix)
     for command in (("status", "r"), ("submit", "x"), ("cancel", "r")):
-        error = cli.error(*command, "--timeout", "0.5")
-        assert "within 0.5 s" in error["message"]
+        error = cli.error(*command, "--timeout", "5")
+        assert re.search(r"within [0-4]\.?\d* s", error["message"])
         assert f"{settings.prefix}-run-commands" in error["message"]
         assert "/health/ready" in error["hint"]
 

@@ -62,3 +62,35 @@ def test_a_log_level_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("RUNLANE_LOG_LEVEL", "loud")
     with pytest.raises(UserError, match=r"RUNLANE_LOG_LEVEL.*'debug', 'info', 'warning' or 'error'"):
         load_settings()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["submit", "n", "--run-id", ""], "--run-id is empty"),
+        (["cancel", "r", "--command-id", ""], "--command-id is empty"),
+        (["status", ""], "RUN is empty"),
+        (["events", "a\udcff"], "RUN is not UTF-8"),
+        (["submit", "a\udcff"], "NAME is not UTF-8"),
+        (["cancel", "r", "--reason", "a\udcff"], "--reason is not UTF-8"),
+    ],
+)
+def test_names_that_cannot_be_sent_are_refused(
+    arguments: list[str], what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([*arguments, "--brokers", "127.0.0.1:1"])
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err.startswith(f"error: {what}")
+
+
+@pytest.mark.parametrize("arguments", [["submit", "n", "--wait"], ["status", "r"]])
+def test_a_broker_that_is_away_is_waited_for_no_longer_than_told(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([*arguments, "--brokers", "127.0.0.1:1", "--timeout", "3"])
+    assert exit_.value.code == 1
+    waiting, error, _ = capsys.readouterr().err.splitlines()
+    assert waiting == "waiting for Kafka at 127.0.0.1:1"
+    assert error.startswith("error: No Kafka broker answered at 127.0.0.1:1 within 3 s")
