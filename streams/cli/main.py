@@ -129,3 +129,4 @@ def _global_flags(
     session.overrides.update({name: value for name, value in given.items() if value is not None})
     if config is not None:
         os.environ["RUNLANE_CONFIG"] = str(config)
+    settings_commands.warn_of_unknown_variables(session.output)

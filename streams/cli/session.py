@@ -66,7 +66,9 @@ def load_settings(**overrides: Any) -> Settings:
     except ValidationError as error:
         problems = [_explain(str(item["loc"][0]), item["type"], item["msg"]) for item in error.errors()]
         raise UserError(
-            "; ".join(problems) + ".", "`runlane settings --help` and the README list them", exit_code=2
+            "; ".join(problems) + ".",
+            "`runlane settings` and docs/reference/settings.md list all settings",
+            exit_code=2,
         ) from error
     except ValueError as error:
         raise UserError(f"The settings file {file} is not TOML: {error}.", exit_code=2) from error

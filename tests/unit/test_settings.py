@@ -92,6 +92,26 @@ def test_the_command_lists_values_and_sources(file: Path, capsys: pytest.Capture
     )
 
 
+def test_wrong_settings_are_listed_and_named(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('prefix = "file"\npartitons = 8\n')
+    monkeypatch.setenv("RUNLANE_WEB_PORT", "x")
+    monkeypatch.setenv("RUNLANE_PREFX", "typo")
+    with pytest.raises(SystemExit) as exit_:
+        main(["settings", "--json"])
+    assert exit_.value.code == 2
+    said = capsys.readouterr()
+    values = {item["name"]: item["value"] for item in json.loads(said.out)}
+    assert (values["prefix"], values["web_port"], values["partitions"]) == ("file", 6066, 4)
+    warning, error = said.err.splitlines()
+    assert warning.endswith(
+        "RUNLANE_PREFX is set in the environment, but there is no such setting; did you mean RUNLANE_PREFIX?"
+    )
+    assert "RUNLANE_WEB_PORT" in error
+    assert "has 'partitons', which is no setting" in error
+
+
 def test_an_error_is_one_line_and_a_hint_without_traceback(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
