@@ -106,7 +106,10 @@ class ExecutorRunner:
             for task in unfinished:
                 task.cancel()
             if unfinished:
-                _log.warning("%d runs are given back: another executor takes them", len(unfinished))
+                _log.warning(
+                    "%d runs are given back: another executor takes those that have not ended",
+                    len(unfinished),
+                )
                 await asyncio.wait(unfinished, timeout=1.0)
             await asyncio.to_thread(consumer.close, _LEAVE_S)
         await self._client.close(_FLUSH_S)
