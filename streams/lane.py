@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol, TypeVar
 
 from schemas.errors import ErrorCode
 from schemas.stored import LaneProgress
@@ -24,6 +25,7 @@ from streams.ports import (
     LaneLog,
     LaneLostError,
     RecordsRefusedError,
+    StateChange,
     StateStore,
     StoreBrokenError,
     StoreFactory,
@@ -47,6 +49,19 @@ class Step(Enum):
     PRODUCED = 4
     COMMITTED = 5
     STORED = 6
+
+
+T = TypeVar("T")
+
+
+class Compute(Protocol):
+    """Runs a piece of work, perhaps in another thread, and returns its result."""
+
+    def __call__(self, work: Callable[[], T], /) -> T: ...
+
+
+def _here(work: Callable[[], T], /) -> T:
+    return work()
 
 
 class LaneHaltedError(Exception):
@@ -83,15 +98,15 @@ class Lane:
         *,
         faults: FaultLimits,
         tombstones_kept_ms: int,
-        turn: threading.Lock | None = None,
+        compute: Compute = _here,
         on_restore: Callable[[RestoreProgress], None] = lambda progress: None,
         at_step: Callable[[Step], None] = lambda step: None,
         wall_clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         """`tombstones_kept_ms` is the changelog's `delete.retention.ms`; `at_step` is called between steps.
 
-        `turn` is held while a lane computes: the interpreter runs one thread at a time anyway, and lanes of one
-        process that take turns spare the hand-overs. Waiting for the broker needs no turn.
+        `compute` runs what needs the processor. The lanes of one process share a thread for it: the interpreter
+        runs one at a time anyway, and half the time would go into handing over from core to core.
         """
         self.partition = partition
         self._log = log
@@ -103,7 +118,7 @@ class Lane:
         self._at_step = at_step
         self._wall_clock = wall_clock
         self._lock = threading.Lock()
-        self._turn = turn or threading.Lock()
+        self._compute = compute
         self._store: StateStore | None = None
         self._changelog_id = ""
         self._progress = LaneProgress()
@@ -249,25 +264,30 @@ class Lane:
         store = self._store
         if store is None:
             raise LaneLostError("the lane is not open")
-        with self._turn:
+
+        def begin() -> tuple[Batch, list[StateChange]]:
             batch = Batch(self._rules, self.partition, store, self._progress, self.next_due)
             self._at_step(Step.TAKEN)
             fill(batch)
             self._check_faults(batch.counts)
             self._at_step(Step.DECIDED)
             if batch.is_empty:
-                self.next_due = batch.timers.next_due
-                return batch.counts
+                return batch, []
             changes = batch.changes()
             self._log.produce(changes, batch.outputs)
             self._at_step(Step.PRODUCED)
-        position = self._log.commit()
-        self._at_step(Step.COMMITTED)
-        with self._turn:
-            store.write(changes, StoreStamp(self._changelog_id, position, self._wall_clock()))
-        self._progress = batch.progress()
+            return batch, changes
+
+        batch, changes = self._compute(begin)
+        if changes:
+            position = self._log.commit()
+            self._at_step(Step.COMMITTED)
+            stamp = StoreStamp(self._changelog_id, position, self._wall_clock())
+            self._compute(lambda: store.write(changes, stamp))
+            self._progress = batch.progress()
         self.next_due = batch.timers.next_due
-        self._at_step(Step.STORED)
+        if changes:
+            self._at_step(Step.STORED)
         return batch.counts
 
     def _check_faults(self, counts: BatchCounts) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from agents.families import FAMILIES
 from streams.batch import LaneRules
@@ -13,6 +14,8 @@ from streams.lane import FaultLimits, Lane, RestoreProgress, Step
 from streams.rocks_store import RocksStores
 from streams.settings import Settings
 from streams.topic_admin import TopicLayout
+
+T = TypeVar("T")
 
 MakeLog = Callable[[KafkaLogConfig, int, Callable[[], bool]], KafkaLaneLog]
 
@@ -30,7 +33,7 @@ class LaneFactory:
         """This worker's folder for this prefix; lanes keep their state below it."""
         self._layout = layout
         self._make_log = make_log
-        self._turn = threading.Lock()
+        self._computing = ThreadPoolExecutor(1, thread_name_prefix="lane-compute")
         self._faults = FaultLimits(settings.fault_halt_share, settings.fault_halt_minimum)
         self._log_config = KafkaLogConfig(
             brokers, settings.client_id, settings.name, settings.transaction_timeout_ms
@@ -66,8 +69,11 @@ class LaneFactory:
             self._rules,
             faults=self._faults,
             tombstones_kept_ms=self._layout.deletions_kept_ms,
-            turn=self._turn,
+            compute=self._compute,
             on_restore=on_restore,
             at_step=at_step,
         )
         return lane, log
+
+    def _compute(self, work: Callable[[], T], /) -> T:
+        return self._computing.submit(work).result()
