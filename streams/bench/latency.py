@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from streams.bench.loading import apply_all
 from streams.bench.open_loop import EventWatch, OpenLoopSender
 from streams.bench.processes import Worker
 from streams.bench.report import BenchResult, Figure, Target
 from streams.bench.workbench import Workbench
-from streams.bench.workload import Workload
 from streams.settings import Settings
 
 TARGET_RATE = 200
@@ -28,8 +26,8 @@ class LatencyPlan:
     """At which rates, for how long, how often."""
 
     rates: tuple[int, ...] = (50, 200, 1000, 3000)
-    warmup_commands: int = 20_000
-    """So many as fast as they go before the first rate: a fresh broker is slow."""
+    first_warmup_s: float = 10.0
+    """At the highest rate, before everything: a fresh broker is slow for its first thousands of requests."""
     warmup_s: float = 3.0
     """At each rate, before what is measured."""
     seconds: float = 20.0
@@ -42,15 +40,18 @@ def run(bench: Workbench, plan: LatencyPlan) -> BenchResult:
     lateness: dict[int, float] = defaultdict(float)
     with bench.site("latency") as (settings, folder), Worker(settings, folder) as worker:
         worker.start().wait_ready()
-        apply_all(bench, settings, worker, Workload(plan.warmup_commands, _RUNS, ends_runs=False))
-        number = plan.warmup_commands
+        with bench.bar("warming up", plan.first_warmup_s) as progress:
+            sender, _ = _at_rate(settings, max(plan.rates), 0, plan.first_warmup_s, 0, progress)
+        number = sender.schedule.numbers.stop
         for round_number in range(1, plan.rounds + 1):
             for rate in plan.rates:
                 seconds = plan.warmup_s + plan.seconds
                 with bench.bar(
                     f"round {round_number} of {plan.rounds}: {rate:,} commands/s", seconds
                 ) as progress:
-                    sender, latencies = _at_rate(settings, rate, plan, number, progress)
+                    sender, latencies = _at_rate(
+                        settings, rate, plan.warmup_s, plan.seconds, number, progress
+                    )
                 number = sender.schedule.numbers.stop
                 found[rate].append(percentiles(latencies))
                 lateness[rate] = max(lateness[rate], sender.schedule.latest_s * 1000)
@@ -58,21 +59,26 @@ def run(bench: Workbench, plan: LatencyPlan) -> BenchResult:
                 bench.step(
                     f"{rate:,}/s: p50 {p50:.1f} ms, p90 {p90:.1f} ms, p99 {p99:.1f} ms, max {worst:.1f} ms"
                 )
-    return _result(plan, found, lateness, number - plan.warmup_commands)
+    return _result(plan, found, lateness, number)
 
 
 def _at_rate(
-    settings: Settings, rate: int, plan: LatencyPlan, first_number: int, progress: Callable[[float], None]
+    settings: Settings,
+    rate: int,
+    warmup_s: float,
+    seconds: float,
+    first_number: int,
+    progress: Callable[[float], None],
 ) -> tuple[OpenLoopSender, list[float]]:
     with EventWatch(settings) as watch:
         with OpenLoopSender(settings, rate, runs=_RUNS, first_number=first_number) as sender:
-            end = time.monotonic() + plan.warmup_s + plan.seconds
+            end = time.monotonic() + warmup_s + seconds
             while (left := end - time.monotonic()) > 0:
-                progress(plan.warmup_s + plan.seconds - left)
+                progress(warmup_s + seconds - left)
                 time.sleep(min(left, 0.25))
         schedule = sender.schedule
         watch.wait_for(schedule.numbers, _ARRIVAL_PATIENCE_S)
-    measured_from = schedule.started + plan.warmup_s
+    measured_from = schedule.started + warmup_s
     latencies = [
         (at - intended) * 1000
         for at, _, number in watch.arrivals.numbered(schedule.numbers)
