@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -31,9 +32,8 @@ class Worker(WorkerChild):
         return {lane["partition"]: lane["watermarks"].get(RUN_COMMANDS.name, -1) for lane in self.health()[1]}
 
     def has_done(self, ends: Positions) -> bool:
-        """Whether every command below these ends of `run-commands` is committed."""
-        marks = self.watermarks()
-        return all(marks.get(partition, -1) >= end - 1 for partition, end in ends.items())
+        """Whether every command below these ends of `run-commands` is committed, by this worker."""
+        return have_done([self], ends)
 
     def metric(self, name: str) -> float:
         """The sum of a metric of its metrics page over all labels; 0 when it is not there."""
@@ -48,6 +48,15 @@ class Worker(WorkerChild):
     def lose_disk(self) -> None:
         """Delete the data folder; the worker must not run."""
         shutil.rmtree(self.data_dir, ignore_errors=True)
+
+
+def have_done(workers: Iterable[Worker], ends: Positions) -> bool:
+    """Whether every command below these ends of `run-commands` is committed, by the owners of the lanes."""
+    marks: Positions = {}
+    for worker in workers:
+        for partition, mark in worker.watermarks().items():
+            marks[partition] = max(mark, marks.get(partition, -1))
+    return all(marks.get(partition, -1) >= end - 1 for partition, end in ends.items())
 
 
 def cpu_seconds(process: ChildProcess) -> float:

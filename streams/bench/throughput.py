@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -13,7 +13,7 @@ from typing import Any
 from schemas.topics import RUN_COMMANDS, RUN_EVENTS, RUN_TERMINALS
 from streams.bench import bare_loop, plain_faust
 from streams.bench.positions import Positions
-from streams.bench.processes import Worker
+from streams.bench.processes import Worker, have_done
 from streams.bench.report import BenchResult, Figure, Target
 from streams.bench.visible_output import Rate, command_ids, curve, rate, read_records, sample_until
 from streams.bench.workbench import Workbench
@@ -22,7 +22,7 @@ from streams.child_process import ChildProcess
 from streams.settings import Settings
 from streams.user_errors import UserError
 
-RUNLANE, FAUST, BARE = "runlane", "plain Faust agent", "bare loop"
+RUNLANE, TWO, FAUST, BARE = "runlane", "runlane, two workers", "plain Faust agent", "bare loop"
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class _Outcome:
 
 
 def run(bench: Workbench, plan: ThroughputPlan) -> BenchResult:
-    """Measure all three, in turn, `plan.rounds` times."""
-    outcomes = {RUNLANE: _Outcome(), FAUST: _Outcome(), BARE: _Outcome()}
+    """Measure all of them, in turn, `plan.rounds` times."""
+    outcomes = {RUNLANE: _Outcome(), FAUST: _Outcome(), BARE: _Outcome(), TWO: _Outcome()}
     checks: list[dict[str, Any]] = []
     if plan.warmup_commands:
         workload = Workload(plan.warmup_commands, min(plan.runs, plan.warmup_commands))
@@ -63,21 +63,24 @@ def _round(
     bench: Workbench, name: str, workload: Workload, faust_commands: int, outcomes: dict[str, _Outcome]
 ) -> dict[str, Any]:
     checks: dict[str, Any] = {"commands": workload.commands}
-    contenders = {RUNLANE: run_runlane, FAUST: _run_faust, BARE: _run_bare}
-    with preloaded_site(bench, workload, name) as (settings, folder):
-        for contender, outcome in outcomes.items():
-            total = faust_commands if contender == FAUST else workload.commands
-            with bench.bar(f"{name}: {contender}, {total:,} commands", total) as progress:
-                found, points, check = contenders[contender](
-                    bench, settings, folder, workload, min(total, workload.commands), progress
+    # What runlane has done stays in its topics, so two workers need topics of their own for the same commands.
+    for group in ((RUNLANE, FAUST, BARE), (TWO,)):
+        present = [contender for contender in group if contender in outcomes]
+        if not present:
+            continue
+        with preloaded_site(bench, workload, name) as (settings, folder):
+            for contender in present:
+                total = min(faust_commands if contender == FAUST else workload.commands, workload.commands)
+                with bench.bar(f"{name}: {contender}, {total:,} commands", total) as progress:
+                    found, points, checks[contender] = _CONTENDERS[contender](
+                        bench, settings, folder, workload, total, progress
+                    )
+                outcomes[contender].rates.append(found)
+                outcomes[contender].curves.append(points)
+                bench.step(
+                    f"{name}: {contender}: {found.per_second:,.0f} commands/s, "
+                    f"{found.cpu_us:.1f} us of its processor time each"
                 )
-            outcome.rates.append(found)
-            outcome.curves.append(points)
-            checks[contender] = check
-            bench.step(
-                f"{name}: {contender}: {found.per_second:,.0f} commands/s, "
-                f"{found.cpu_us:.1f} us of its processor time each"
-            )
     return checks
 
 
@@ -105,19 +108,41 @@ _Progress = Callable[[float], None]
 def run_runlane(
     bench: Workbench, settings: Settings, folder: Path, workload: Workload, total: int, progress: _Progress
 ) -> _Measurement:
-    """A worker over all commands of the site; counts what became of them."""
+    """One worker over all commands of the site; counts what became of them."""
+    return _run_workers(bench, settings, folder, workload, total, progress, workers=1)
+
+
+def _run_two(
+    bench: Workbench, settings: Settings, folder: Path, workload: Workload, total: int, progress: _Progress
+) -> _Measurement:
+    return _run_workers(bench, settings, folder, workload, total, progress, workers=2)
+
+
+def _run_workers(
+    bench: Workbench,
+    settings: Settings,
+    folder: Path,
+    workload: Workload,
+    total: int,
+    progress: _Progress,
+    *,
+    workers: int,
+) -> _Measurement:
     events = settings.name(RUN_EVENTS.name)
     positions = bench.positions()
     ends = positions.ends(settings.name(RUN_COMMANDS.name), bench.partitions)
-    with Worker(settings, folder, "worker") as worker:
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(Worker(settings, folder, f"worker-{number}")) for number in range(workers)
+        ]
 
         def is_done(visible: Positions) -> bool:
-            if sum(visible.values()) < total or not worker.has_done(ends):
+            if sum(visible.values()) < total or not have_done(processes, ends):
                 return False
             return positions.ends(events, bench.partitions) == visible
 
         samples = sample_until(
-            worker, bench.broker_pid, positions, events, bench.partitions, is_done, progress
+            processes, bench.broker_pid, positions, events, bench.partitions, is_done, progress
         )
     records = read_records(settings, events, bench.partitions)
     ids = command_ids(records)
@@ -166,7 +191,7 @@ def _run_baseline(
     command = [sys.executable, "-m", f"streams.bench.{module}"]
     with ChildProcess(module, command, folder, environment) as process:
         samples = sample_until(
-            process,
+            [process],
             bench.broker_pid,
             bench.positions(),
             topic,
@@ -182,25 +207,38 @@ def _run_baseline(
     return rate(samples, seen), curve(samples), check
 
 
+_CONTENDERS = {RUNLANE: run_runlane, TWO: _run_two, FAUST: _run_faust, BARE: _run_bare}
+
+
 def _result(plan: ThroughputPlan, outcomes: dict[str, _Outcome], checks: list[dict[str, Any]]) -> BenchResult:
     rates = {name: [found.per_second for found in outcome.rates] for name, outcome in outcomes.items()}
     to_faust = [ours / theirs for ours, theirs in zip(rates[RUNLANE], rates[FAUST], strict=True)]
-    to_bare = [ours / theirs * 100 for ours, theirs in zip(rates[RUNLANE], rates[BARE], strict=True)]
+    to_bare = {
+        name: [ours / theirs * 100 for ours, theirs in zip(rates[name], rates[BARE], strict=True)]
+        for name in (RUNLANE, TWO)
+    }
     return BenchResult(
         name="throughput",
         how=(
             f"{plan.commands:,} preloaded events.append commands of about 230 bytes to {plan.runs:,} runs, "
             f"every tenth of which ends; {plan.rounds} interleaved rounds, each with fresh topics of which "
-            "all three read the same commands. Measured from the first output that a read_committed reader "
-            "could see to the last, by the stable offsets of the output topic, every 20 ms: start-up and the "
-            "first batch do not count. The plain Faust agent (stock settings, RocksDB tables, at least once) "
-            f"does {plan.faust_commands:,} of the commands. The bare loop copies each record, in batches, with "
-            "the native client."
+            "all three read the same commands; two workers get the same commands in topics of their own, and "
+            "the second one joins while the first is at work. Measured from the first output that a "
+            "read_committed reader could see to the last, by the stable offsets of the output topic, every "
+            "20 ms: start-up and the first batch do not count. The plain Faust agent (stock settings, RocksDB "
+            f"tables, at least once) does {plan.faust_commands:,} of the commands. The bare loop copies each "
+            "record, in batches, with the native client."
         ),
         figures=[
-            Figure("runlane, exactly once, median", median(rates[RUNLANE]), "commands/s"),
-            Figure("against the plain Faust agent", median(to_faust), "x", Target("at least", 10)),
-            Figure("against the bare loop", median(to_bare), "%", Target("at least", 20)),
+            Figure("one worker, exactly once, median", median(rates[RUNLANE]), "commands/s"),
+            Figure(
+                "one worker, against the plain Faust agent", median(to_faust), "x", Target("at least", 10)
+            ),
+            Figure(
+                "one worker, against the bare loop", median(to_bare[RUNLANE]), "%", Target("at least", 20)
+            ),
+            Figure("two workers, exactly once, median", median(rates[TWO]), "commands/s"),
+            Figure("two workers, against the bare loop", median(to_bare[TWO]), "%", Target("at least", 20)),
         ],
         columns=["", "median/s", "min/s", "max/s", "its CPU, us each", "broker's CPU, us each"],
         rows=[

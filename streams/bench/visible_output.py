@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -48,7 +48,7 @@ class Rate:
 
 
 def sample_until(
-    process: ChildProcess,
+    processes: Sequence[ChildProcess],
     broker_pid: int | None,
     positions: TopicPositions,
     topic: str,
@@ -56,24 +56,27 @@ def sample_until(
     is_done: Callable[[Positions], bool],
     progress: Callable[[float], None],
 ) -> list[Sample]:
-    """Start the process and sample the visible offsets of `topic` every 20 ms until `is_done(visible)`."""
-    # Before it starts: the first question of a client takes longer than all later ones.
+    """Start the processes and sample the visible offsets of `topic` every 20 ms until `is_done(visible)`."""
+    # Before they start: the first question of a client takes longer than all later ones.
     visible = positions.visible(topic, partitions)
     samples = [Sample(time.monotonic(), visible, 0.0, _broker_cpu(broker_pid))]
-    process.start()
+    for process in processes:
+        process.start()
     moved_at = time.monotonic()
     while True:
         visible = positions.visible(topic, partitions)
         at = time.monotonic()
         if samples[-1].visible != visible:
             moved_at = at
-        samples.append(Sample(at, visible, cpu_seconds(process), _broker_cpu(broker_pid)))
+        cpu = sum(cpu_seconds(process) for process in processes)
+        samples.append(Sample(at, visible, cpu, _broker_cpu(broker_pid)))
         progress(sum(visible.values()))
         if is_done(visible):
             return samples
-        process.require_alive()
+        for process in processes:
+            process.require_alive()
         if at - moved_at > _STANDS_STILL_S:
-            raise process.gave_up(f"{topic} stands still at {visible} for {_STANDS_STILL_S:.0f} s")
+            raise processes[0].gave_up(f"{topic} stands still at {visible} for {_STANDS_STILL_S:.0f} s")
         time.sleep(_SAMPLE_EVERY_S)
 
 
