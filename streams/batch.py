@@ -242,6 +242,7 @@ class Batch:
 
     def _finish(self, family: Family, envelope: Envelope, answer: Answer | None, *, remember: bool) -> None:
         if answer is None:
+            self.counts.applied += 1  # A question that waits.
             return
         if remember:
             repeats.remember(self.overlay, self.timers, family, envelope, answer, self.clock, self._rules)

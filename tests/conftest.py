@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from streams import topic_admin
 from streams.broker import local_broker
 from streams.settings import Settings
 
 MakeSettings = Callable[..., Settings]
+
+# No time limit per example, since the machine may be busy. `pytest tests/fuzz --hypothesis-profile=long` looks longer.
+hypothesis_settings.register_profile(
+    "runlane", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+hypothesis_settings.register_profile("long", hypothesis_settings.get_profile("runlane"), max_examples=20_000)
+hypothesis_settings.load_profile("runlane")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,46 @@
+"""Wrong commands against a lane: nothing but what the contract says comes of any (spec wire 1 to 5)."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fuzz.fuzzed_lane import FuzzedLane
+from tests.fuzz.mutations import VALID, one_wrong_value, right_draft
+from tests.fuzz.outputs import check_outputs
+from tests.fuzz.play import check_skipping, check_state, game, play
+
+randoms = st.randoms(use_true_random=False)
+
+
+@given(randoms)
+def test_wrong_commands_leave_no_trace(chance: Random) -> None:
+    play(game(chance))
+
+
+def test_every_odd_value_in_the_place_of_every_value() -> None:
+    lane = FuzzedLane()
+    outcomes = set()
+    for number, draft in enumerate(one_wrong_value()):
+        fed = lane.feed(draft)
+        check_outputs(fed)
+        outcomes.add(fed.outcome)
+        lane.now += 1 if number % 100 else 3_600_000
+        if number % 50 == 0:
+            lane.commit()
+    lane.commit()
+    check_state(lane)
+    assert outcomes >= {"applied", "refused", "INVALID_JSON", "KEY_MISMATCH", "UNKNOWN_COMMAND"}
+
+
+@given(randoms, st.sampled_from(VALID))
+def test_every_valid_command_is_processed(chance: Random, valid: object) -> None:
+    lane = FuzzedLane()
+    fed = lane.feed(right_draft(chance, valid))
+    assert fed.outcome in ("applied", "refused")
+    check_outputs(fed)
+    lane.commit()
+    check_state(lane)
+    check_skipping(lane, [fed])
