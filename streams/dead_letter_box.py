@@ -16,6 +16,7 @@ from streams import topic_admin
 from streams.messaging.kafka_config import producer_config
 from streams.messaging.topic_scan import scan_topic
 from streams.partitioner import partition_for
+from streams.ports import HEAL_KEY
 from streams.settings import Settings
 from streams.user_errors import UserError
 
@@ -118,6 +119,8 @@ def scan(settings: Settings, *, with_values: bool) -> Iterator[DeadLetter]:
     partitions = topic_admin.require_equal_partitions(settings, patience_s=settings.command_timeout_s)
     topic = settings.name(DEAD_LETTERS.name)
     for message in scan_topic(settings, topic, partitions):
+        if message.key() == HEAL_KEY:
+            continue
         letter = _letter(message)
         yield letter if with_values else replace(letter, value=None)
 

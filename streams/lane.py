@@ -19,10 +19,10 @@ from typing import Protocol, TypeVar
 from schemas.errors import ErrorCode
 from schemas.stored import LaneProgress
 from streams.batch import Batch, BatchCounts, LaneRules
+from streams.lane_log import LaneLog
 from streams.lane_tables import PROGRESS, TIMERS
 from streams.ports import (
     CommandRecord,
-    LaneLog,
     LaneLostError,
     RecordsRefusedError,
     StateChange,
@@ -36,8 +36,6 @@ from streams.timers import NEVER
 _log = logging.getLogger(__name__)
 
 _FAULT_WINDOW = 1000
-_MARKER_PATIENCE_S = 2.0
-_MARKER_POLL_S = 0.05
 
 
 class Step(Enum):
@@ -161,10 +159,12 @@ class Lane:
                 self._is_distrusted = False
             started = time.monotonic()
             self._log.fence()
-            self._heal()
+            aborted_from = self._log.heal()
+            if aborted_from is not None:
+                self._drop_store_ahead_of(aborted_from)
             fenced = time.monotonic()
-            self._changelog_id = self._log.changelog_id()
-            end = self._log.changelog_end()
+            self._changelog_id = self._log.cluster.changelog_id()
+            end = self._log.cluster.changelog_end()
             store, position = self._open_store(end)
             records = self._restore(store, position, end)
             self._load(store)
@@ -192,6 +192,10 @@ class Lane:
             if timers_until is not None:
                 counts.add(self._process((), timers_until))
             return counts
+
+    def command_range(self, topic: str) -> tuple[int, int]:
+        """First and end offset of the lane's partition of a command topic, as the log is now."""
+        return self._log.cluster.command_range(topic)
 
     def skip_expired(self, topic: str, first_kept: int) -> None:
         """Go on at offset `first_kept`: retention deleted what lies between the watermark and it."""
@@ -302,30 +306,6 @@ class Lane:
                 "see their tracebacks in the dead letters, then restart the worker"
             )
 
-    def _heal(self) -> None:
-        """A broker can lose transaction markers in a crash: end what hangs before anything is read."""
-        deadline = time.monotonic() + _MARKER_PATIENCE_S
-        while hung := self._log.hung_partitions():
-            if time.monotonic() > deadline:
-                break
-            time.sleep(_MARKER_POLL_S)
-        if not hung:
-            return
-        _log.warning(
-            "lane %d: transaction markers are missing in %s; ending what hangs", self.partition, hung
-        )
-        self._log.abort_hung(hung)
-        deadline = time.monotonic() + _MARKER_PATIENCE_S
-        while still := self._log.hung_partitions():
-            if time.monotonic() > deadline:
-                raise LaneLostError(
-                    f"the last stable offset of {still} stays behind the end: a transaction hangs on the broker"
-                )
-            time.sleep(_MARKER_POLL_S)
-        stuck = hung.get("state-changelog")
-        if stuck is not None:
-            self._drop_store_ahead_of(stuck)
-
     def _drop_store_ahead_of(self, offset: int) -> None:
         """The local store may hold what has now been aborted: acknowledged, but its markers were lost."""
         store = self._stores.open(self.partition)
@@ -362,7 +342,7 @@ class Lane:
 
     def _restore(self, store: StateStore, start: int, end: int) -> int:
         records = 0
-        for changes, position in self._log.read_changelog(start, end):
+        for changes, position in self._log.cluster.read_changelog(start, end):
             store.write(changes, StoreStamp(self._changelog_id, position, self._wall_clock()))
             records += len(changes)
             self._on_restore(RestoreProgress(start, position, end, records))

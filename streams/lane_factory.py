@@ -9,22 +9,29 @@ from typing import TypeVar
 
 from agents.families import FAMILIES
 from streams.batch import LaneRules
-from streams.kafka_log import KafkaLaneLog, KafkaLogConfig
+from streams.kafka_calls import LaneKafkaConfig
+from streams.kafka_cluster import KafkaLaneCluster
 from streams.lane import FaultLimits, Lane, RestoreProgress, Step
+from streams.lane_log import LaneLog
+from streams.ports import LaneCluster
 from streams.rocks_store import RocksStores
 from streams.settings import Settings
 from streams.topic_admin import TopicLayout
 
 T = TypeVar("T")
 
-MakeLog = Callable[[KafkaLogConfig, int, Callable[[], bool]], KafkaLaneLog]
+MakeCluster = Callable[[LaneKafkaConfig, int, Callable[[], bool]], LaneCluster]
 
 
 class LaneFactory:
     """Makes the lanes of one worker; their stores share one memory budget and one folder."""
 
     def __init__(
-        self, settings: Settings, brokers: str, layout: TopicLayout, make_log: MakeLog = KafkaLaneLog
+        self,
+        settings: Settings,
+        brokers: str,
+        layout: TopicLayout,
+        make_cluster: MakeCluster = KafkaLaneCluster,
     ) -> None:
         """`layout` is what `topic_admin.require_usable` found."""
         self.topics = tuple(family.commands.topic for family in FAMILIES)
@@ -32,11 +39,11 @@ class LaneFactory:
         self.folder: Path = settings.data_dir / (settings.prefix or "default")
         """This worker's folder for this prefix; lanes keep their state below it."""
         self._layout = layout
-        self._make_log = make_log
+        self._make_cluster = make_cluster
         self._computing = ThreadPoolExecutor(1, thread_name_prefix="lane-compute")
         self._faults = FaultLimits(settings.fault_halt_share, settings.fault_halt_minimum)
-        self._log_config = KafkaLogConfig(
-            brokers, settings.client_id, settings.name, settings.transaction_timeout_ms
+        self._kafka = LaneKafkaConfig(
+            brokers, settings.client_id, layout.partitions, settings.name, settings.transaction_timeout_ms
         )
         self._rules = LaneRules(
             families={family.commands.topic: family for family in FAMILIES},
@@ -59,12 +66,11 @@ class LaneFactory:
         stopping: Callable[[], bool] = lambda: False,
         on_restore: Callable[[RestoreProgress], None] = lambda progress: None,
         at_step: Callable[[Step], None] = lambda step: None,
-    ) -> tuple[Lane, KafkaLaneLog]:
-        """A closed lane and its log. `stopping()` tells whether to give up waiting for an absent broker."""
-        log = self._make_log(self._log_config, partition, stopping)
-        lane = Lane(
+    ) -> Lane:
+        """A closed lane. `stopping()` tells whether to give up waiting for an absent broker."""
+        return Lane(
             partition,
-            log,
+            LaneLog(partition, self._make_cluster(self._kafka, partition, stopping)),
             self._stores,
             self._rules,
             faults=self._faults,
@@ -73,7 +79,6 @@ class LaneFactory:
             on_restore=on_restore,
             at_step=at_step,
         )
-        return lane, log
 
     def _compute(self, work: Callable[[], T], /) -> T:
         return self._computing.submit(work).result()

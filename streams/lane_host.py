@@ -15,7 +15,6 @@ from streams.allocator import return_free_memory
 from streams.batch import BatchCounts
 from streams.cluster_watch import ClusterWatch
 from streams.inbox import Chunk
-from streams.kafka_log import KafkaLaneLog
 from streams.lane import Lane, RestoreProgress
 from streams.lane_runner import BatchLimits, LaneRunner, LaneState, Seeker
 from streams.metrics import Metrics
@@ -38,10 +37,8 @@ class Positions(Seeker, Protocol):
         """End offset of the partition as of the last fetch, open transactions included."""
 
 
-LaneFactory = Callable[
-    [int, Callable[[], bool], Callable[[RestoreProgress], None]], tuple[Lane, KafkaLaneLog]
-]
-"""(partition, stopping, on_restore) -> a closed lane and its log."""
+LaneFactory = Callable[[int, Callable[[], bool], Callable[[RestoreProgress], None]], Lane]
+"""(partition, stopping, on_restore) -> a closed lane."""
 
 
 class LaneHost:
@@ -198,10 +195,9 @@ class LaneHost:
                 reported = now
                 _log.info("lane %d%s", partition, _restored(runner))
 
-        lane, log = self._make_lane(partition, stopping, on_restore)
+        lane = self._make_lane(partition, stopping, on_restore)
         runner = LaneRunner(
             lane,
-            log,
             self._topics,
             self._positions,
             self._limits,

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from streams.batch import BatchCounts
 from streams.inbox import Chunk, Inbox
-from streams.kafka_log import KafkaLaneLog
 from streams.lane import Lane, LaneHaltedError, RestoreProgress
 from streams.ports import CommandRecord, FencedError, LaneLostError
 from streams.timers import NEVER
@@ -59,7 +58,6 @@ class LaneRunner:
     def __init__(
         self,
         lane: Lane,
-        log: KafkaLaneLog,
         topics: tuple[str, ...],
         seeker: Seeker,
         limits: BatchLimits,
@@ -79,7 +77,6 @@ class LaneRunner:
         """Why the lane does not serve, for people."""
         self.restore: RestoreProgress | None = None
         self.is_busy = False
-        self._log = log
         self._topics = topics
         self._seeker = seeker
         self._limits = limits
@@ -270,7 +267,7 @@ class LaneRunner:
             await asyncio.wait_for(self._wake.wait(), min(seconds, _LONGEST_SLEEP_S))
 
     def _skip_expired(self, topic: str) -> None:
-        first, end = self._log.command_range(topic)
+        first, end = self.lane.command_range(topic)
         watermark = self.lane.watermark(topic)
         if watermark + 1 > end:
             raise LaneLostError(

@@ -1,11 +1,11 @@
-"""What a lane needs of the outside, as ports: a transactional log and a local store.
+"""What a lane needs of the outside, as ports: a cluster with transactions, and a local store.
 
-`streams.kafka_log` and `streams.rocks_store` are the real ones. Whatever implements these can run a lane.
+`streams.kafka_cluster` and `streams.rocks_store` are the real ones. Whatever implements these can run a lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -36,6 +36,9 @@ class OutRecord(NamedTuple):
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] | None = None
 
+
+HEAL_KEY = b"\0heal"
+"""Key of an empty record that ends a hung transaction; no reader needs it."""
 
 StateChange = tuple[bytes, bytes | None]
 """Key and value of a state record; value None deletes it."""
@@ -98,22 +101,69 @@ class StoreFactory(Protocol):
         """Throw the lane's store away; it must be closed."""
 
 
-class LaneLog(Protocol):
-    """The log side of one lane: its ring of transactional ids, its changelog partition, its output partitions.
+class Place(NamedTuple):
+    """An offset of a partition."""
+
+    topic: str
+    """Without prefix."""
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class HungTransaction:
+    """A transaction that was ended and whose marker is missing in a partition: nobody can read past it."""
+
+    place: Place
+    """Its first record in the partition, which is the partition's last stable offset."""
+    names: frozenset[str]
+    """Names of the transaction (`streams.transaction_names`); none when no lane wrote it."""
+    timestamp: int
+    """When the record was written, in milliseconds since the epoch."""
+
+
+class TransactionalProducer(Protocol):
+    """One transactional id of a lane. Every method may raise `LaneLostError`."""
+
+    def connect(self) -> None:
+        """Find the cluster; waits for one that is away."""
+
+    def fence(self) -> None:
+        """Take the id over (`init_transactions`): ends the old owner and its open transaction."""
+
+    def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord], name: bytes) -> None:
+        """Begin a transaction and produce all in it; there is at least one change.
+
+        The first change gets `name` in the header `TRANSACTION`.
+        """
+
+    def commit(self) -> int:
+        """Commit what was produced. Returns the changelog position behind the changes.
+
+        Raises `RecordsRefusedError` when nothing of it is visible and never will be; any other
+        `LaneLostError` leaves the outcome open.
+        """
+
+    def end_hung(self, topics: Iterable[tuple[str, int]], *, commit: bool) -> None:
+        """End what this id left hanging in these (topic, partition)s, by an empty record and its marker.
+
+        A marker ends all that the id has open in the partition. When committing, the empty record (key `HEAL_KEY`,
+        no value) stays.
+        """
+
+    def close(self) -> None:
+        """Release the client; what is in flight is dropped."""
+
+
+class LaneCluster(Protocol):
+    """How one lane sees the cluster: its own transactional ids, changelog partition and output partitions.
 
     Every method may raise `LaneLostError`. They wait for a broker that is away, without end, unless the lane
     was told to stop.
     """
 
-    def fence(self) -> None:
-        """Take over all transactional ids of the ring: ends the old owner and its open transactions."""
-
-    def hung_partitions(self) -> dict[str, int]:
-        """Output topics (without prefix) in whose partition, written by this lane alone, the last stable offset
-        stays behind the end: topic -> stable offset. Empty when all is well."""
-
-    def abort_hung(self, topics: Iterable[str]) -> None:
-        """End what hangs in the lane's partition of these topics as aborted."""
+    def producer(self, index: int) -> TransactionalProducer:
+        """A new client for the lane's transactional id of this index."""
 
     def changelog_id(self) -> str:
         """Id of the changelog topic."""
@@ -125,15 +175,17 @@ class LaneLog(Protocol):
         """Committed changes from offset `start` on, in chunks, each with the position behind it; the last
         position is at least `end`."""
 
-    def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord]) -> None:
-        """Begin a transaction and produce all in it; there is at least one change."""
+    def command_range(self, topic: str) -> tuple[int, int]:
+        """First and end offset of the lane's partition of a command topic."""
 
-    def commit(self) -> int:
-        """Commit what was produced. Returns the changelog position behind the changes.
+    def hung(self, is_own: Callable[[frozenset[str]], bool]) -> list[HungTransaction]:
+        """What hangs: in the partitions that only this lane writes anything, in shared ones what `is_own(names)`.
 
-        Raises `RecordsRefusedError` when nothing of it is visible and never will be; any other
-        `LaneLostError` leaves the outcome open.
+        Asked after `fence`, when no transaction of the lane is open.
         """
 
+    def is_visible(self, transaction: HungTransaction) -> bool:
+        """Whether a record with a name of the transaction is committed in any other partition."""
+
     def close(self) -> None:
-        """Release the producers; what is in flight is dropped."""
+        """Release the clients."""

@@ -97,5 +97,5 @@ def _quiet_libraries() -> None:
     for name in ("mode", "faust", "streams.faust_adapter"):
         logging.getLogger(name).setLevel(logging.WARNING)
     # A broker that is away makes these repeat themselves several times a second; health and lanes say it once.
-    for name in ("aiokafka", "streams.kafka_log"):
+    for name in ("aiokafka", "streams.kafka_cluster", "streams.kafka_producer"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -12,11 +12,11 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from streams import topic_admin
-from streams.kafka_log import KafkaLaneLog
+from streams.kafka_cluster import KafkaLaneCluster
 from streams.lane import Lane, Step
-from streams.lane_factory import LaneFactory, MakeLog
+from streams.lane_factory import LaneFactory, MakeCluster
 from streams.partitioner import partition_for
-from streams.ports import CommandRecord, StoreBrokenError
+from streams.ports import HEAL_KEY, CommandRecord, StoreBrokenError
 from streams.settings import Settings
 
 COMMANDS = "run-commands"
@@ -69,7 +69,7 @@ class Rig:
         self,
         *,
         at_step: Callable[[Step], None] = lambda step: None,
-        make_log: MakeLog = KafkaLaneLog,
+        make_cluster: MakeCluster = KafkaLaneCluster,
         new_disk: bool = False,
         **settings: Any,
     ) -> Lane:
@@ -80,8 +80,8 @@ class Rig:
             update={"data_dir": self.settings.data_dir / f"disk-{self._owners}", **settings}
         )
         layout = topic_admin.require_usable(chosen)
-        factory = LaneFactory(chosen, str(chosen.brokers), layout, make_log)
-        lane, _ = factory.make(self.partition, at_step=at_step)
+        factory = LaneFactory(chosen, str(chosen.brokers), layout, make_cluster)
+        lane = factory.make(self.partition, at_step=at_step)
         # As the runner does it: a lane that is lost while it opens is opened again.
         for _ in range(2):
             try:
@@ -142,7 +142,8 @@ class Rig:
 
     def events(self) -> list[dict[str, Any]]:
         """All visible events of the partition."""
-        return [json.loads(message.value()) for message in self.read("run-events")]
+        records = [message for message in self.read("run-events") if message.key() != HEAL_KEY]
+        return [json.loads(message.value()) for message in records]
 
     def assert_exactly_once(self) -> None:
         """Every command sent has exactly one event, in order, and each run's `seq` is dense."""

@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from agents.run.machine import RunMachine
 from schemas import dead_letters
 from schemas.errors import ErrorCode
-from streams import kafka_log
-from streams import lane as lane_module
+from streams import kafka_producer
 from streams.lane import LaneHaltedError
+from streams.lane_log import LaneLog
 from streams.ports import LaneLostError, RecordsRefusedError, StoreBrokenError
 from streams.settings import Settings
 from tests.integration.conftest import Deployment
@@ -117,7 +117,7 @@ def test_a_store_with_damaged_blocks_is_made_anew(rig: Rig) -> None:
 
 
 def test_a_full_client_queue_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_log, "_CLIENT_QUEUE_RECORDS", 10)
+    monkeypatch.setattr(kafka_producer, "_CLIENT_QUEUE_RECORDS", 10)
     rig.log(rig.events()[0]["runId"], 100)
     lane = rig.owner()
     lane.process(rig.commands(lane))
@@ -219,7 +219,7 @@ def test_a_timer_fires_once_whoever_owns_the_lane(rig: Rig) -> None:
 def test_a_transaction_of_somebody_else_that_hangs_is_named(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_module, "_MARKER_PATIENCE_S", 0.3)
+    monkeypatch.setattr(LaneLog, "marker_patience_s", 0.3)
     stranger = Producer(
         {"bootstrap.servers": rig.settings.brokers, "transactional.id": f"{rig.settings.prefix}-x"}
     )

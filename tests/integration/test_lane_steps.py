@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
-from streams.kafka_log import KafkaLaneLog
+from streams.kafka_cluster import KafkaLaneCluster
+from streams.kafka_producer import KafkaProducer
 from streams.lane import Step
+from streams.lane_factory import MakeCluster
 from streams.ports import FencedError, LaneLostError, OutRecord, StateChange
 from tests.integration.conftest import Deployment
 from tests.integration.lane_rig import COMMANDS, DiedError, Rig
@@ -32,30 +34,39 @@ def dying_at(step: Step) -> Callable[[Step], None]:
     return hook
 
 
-class DiesBeforeCommit(KafkaLaneLog):
+class DiesBeforeCommit(KafkaProducer):
     """All records of the transaction reach the broker; the commit is never asked for."""
 
-    def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord]) -> None:
-        super().produce(changes, outputs)
-        for producer in self._ring:
-            producer.flush(30)
+    def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord], name: bytes) -> None:
+        super().produce(changes, outputs, name)
+        self._producer.flush(30)
         raise DiedError
 
 
-class CommitAnswerLost(KafkaLaneLog):
+class CommitAnswerLost(KafkaProducer):
     """The broker commits, but the client never hears of it."""
 
-    def _commit(self, producer: Producer) -> None:
-        super()._commit(producer)
+    def _commit(self) -> None:
+        super()._commit()
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the answer was lost"))
 
 
-class CommitRequestLost(KafkaLaneLog):
+class CommitRequestLost(KafkaProducer):
     """The commit never reaches the broker, and the client does not know that."""
 
-    def _commit(self, producer: Producer) -> None:
-        producer.flush(30)
+    def _commit(self) -> None:
+        self._producer.flush(30)
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the request was lost"))
+
+
+def with_producer(kind: type[KafkaProducer]) -> MakeCluster:
+    """Clusters whose producers are of this kind."""
+
+    class Cluster(KafkaLaneCluster):
+        def producer(self, index: int) -> KafkaProducer:
+            return kind(self._config, self._partition, index, self._stopping)
+
+    return Cluster
 
 
 @pytest.mark.parametrize("step", [Step.TAKEN, Step.DECIDED])
@@ -76,7 +87,7 @@ def test_dies_after_steps_1_to_3__nothing_is_visible_and_the_commands_are_taken_
 
 
 def test_dies_in_step_4_before_the_commit__the_next_owner_aborts_it(rig: Rig) -> None:
-    lane = rig.owner(make_log=DiesBeforeCommit)
+    lane = rig.owner(make_cluster=with_producer(DiesBeforeCommit))
     with pytest.raises(DiedError):
         lane.process(rig.commands(lane))
 
@@ -88,7 +99,7 @@ def test_dies_in_step_4_before_the_commit__the_next_owner_aborts_it(rig: Rig) ->
 
 
 def test_commit_unknown_but_done__the_lane_is_restored_and_the_watermark_tells(rig: Rig) -> None:
-    lane = rig.owner(make_log=CommitAnswerLost)
+    lane = rig.owner(make_cluster=with_producer(CommitAnswerLost))
     taken = rig.commands(lane)
     with pytest.raises(LaneLostError):
         lane.process(taken)
@@ -101,7 +112,7 @@ def test_commit_unknown_but_done__the_lane_is_restored_and_the_watermark_tells(r
 
 
 def test_commit_unknown_and_not_done__the_lane_is_restored_and_takes_the_commands_again(rig: Rig) -> None:
-    lane = rig.owner(make_log=CommitRequestLost)
+    lane = rig.owner(make_cluster=with_producer(CommitRequestLost))
     with pytest.raises(LaneLostError):
         lane.process(rig.commands(lane))
     lane.close()

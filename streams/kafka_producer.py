@@ -1,0 +1,177 @@
+"""One transactional id of a lane on Apache Kafka. See `streams.ports.TransactionalProducer`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from schemas.topics import STATE_CHANGELOG
+from streams.kafka_calls import CALL_S, LaneKafkaConfig, lost, patiently
+from streams.ports import (
+    HEAL_KEY,
+    LaneLostError,
+    OutRecord,
+    RecordsRefusedError,
+    StateChange,
+)
+from streams.transaction_names import TRANSACTION
+
+_log = logging.getLogger(__name__)
+
+_CLIENT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_CLIENT_QUEUE_RECORDS = 500_000
+_COMMIT_CALL_S = 5.0
+_LINGER_MS = 100
+
+_REFUSED = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_MSG,
+    KafkaError.INVALID_RECORD,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+}
+
+
+class KafkaProducer:
+    """A transactional producer of confluent-kafka."""
+
+    def __init__(
+        self, config: LaneKafkaConfig, partition: int, index: int, stopping: Callable[[], bool]
+    ) -> None:
+        """`stopping()` tells whether waiting for an absent broker should end."""
+        self._partition = partition
+        self._stopping = stopping
+        self._names = config.names
+        self._changelog = config.names[STATE_CHANGELOG.name]
+        self._position: int | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": config.brokers,
+                "client.id": f"{config.client_id}-lane-{partition}-{index}",
+                "transactional.id": config.full_name(f"lane-{partition}-{index}"),
+                "transaction.timeout.ms": config.transaction_timeout_ms,
+                # The commit flushes at once; until then records gather into large batches.
+                "linger.ms": _LINGER_MS,
+                "compression.type": "lz4",
+                "message.max.bytes": _CLIENT_MAX_MESSAGE_BYTES,
+                "queue.buffering.max.messages": _CLIENT_QUEUE_RECORDS,
+                "reconnect.backoff.max.ms": 500,
+                "logger": _log,
+            }
+        )
+
+    def connect(self) -> None:
+        """Otherwise the client's first query for the coordinator finds no broker and waits 500 ms."""
+        self._patiently("connect", partial(self._producer.list_topics, timeout=CALL_S))
+
+    def fence(self) -> None:
+        """See `streams.ports.TransactionalProducer`."""
+        self._patiently("fence", partial(self._producer.init_transactions, CALL_S))
+
+    def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord], name: bytes) -> None:
+        """See `streams.ports.TransactionalProducer`."""
+        producer, partition, names, changelog = self._producer, self._partition, self._names, self._changelog
+        self._position = None
+        (first_key, first_value), *others = changes
+        # The transaction's records reach a partition in order: the last one's offset is behind all others.
+        last = others.pop() if others else None
+        first = OutRecord(changelog, partition, first_key, first_value, [(TRANSACTION, name)])
+        try:
+            producer.begin_transaction()
+            self._enqueue(first, None if last else self._delivered)
+            produce = producer.produce
+            for key, value in others:
+                try:
+                    produce(changelog, value, key, partition)
+                except BufferError:
+                    self._enqueue(OutRecord(changelog, partition, key, value))
+            if last:
+                self._enqueue(OutRecord(changelog, partition, *last), self._delivered)
+            for output in outputs:
+                topic, to, headers = names[output.topic], output.partition, output.headers
+                try:
+                    if headers is None:
+                        produce(topic, output.value, output.key, to)
+                    else:
+                        produce(topic, output.value, output.key, to, headers=list(headers))
+                except BufferError:
+                    self._enqueue(output._replace(topic=topic))
+        except KafkaException as error:
+            raise self._failed(error) from error
+
+    def commit(self) -> int:
+        """See `streams.ports.TransactionalProducer`."""
+        try:
+            self._commit()
+        except KafkaException as error:
+            raise self._failed(error) from error
+        if self._position is None:
+            raise LaneLostError("the commit succeeded without the changelog offset of its last record")
+        return self._position
+
+    def end_hung(self, topics: Iterable[tuple[str, int]], *, commit: bool) -> None:
+        """See `streams.ports.TransactionalProducer`."""
+        try:
+            self._producer.begin_transaction()
+            for topic, partition in topics:
+                self._producer.produce(self._names[topic], None, HEAL_KEY, partition=partition)
+            if commit:
+                self._commit()
+            else:
+                self._producer.flush(CALL_S)
+                self._producer.abort_transaction(2 * CALL_S)
+        except KafkaException as error:
+            raise lost("end what hangs", error) from error
+
+    def close(self) -> None:
+        """See `streams.ports.TransactionalProducer`."""
+        self._producer.purge()
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self._position = message.offset() + 1
+
+    def _enqueue(
+        self, record: OutRecord, delivered: Callable[[KafkaError | None, Any], None] | None = None
+    ) -> None:
+        """Produce one record, its topic in full; waits while the client's queue is full."""
+        topic, partition, key, value, headers = record
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value, key, partition, on_delivery=delivered, headers=list(headers or ())
+                )
+                return
+            except BufferError:
+                if self._stopping():
+                    raise LaneLostError("stopped while the client's queue was full") from None
+                self._producer.poll(0.05)
+
+    def _commit(self) -> None:
+        """Commit; called again as long as the client says that this is safe, so that no outcome is guessed."""
+        while True:
+            try:
+                self._producer.commit_transaction(_COMMIT_CALL_S)
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable() or self._stopping():
+                    raise
+
+    def _failed(self, error: KafkaException) -> LaneLostError:
+        cause = error.args[0]
+        if cause.txn_requires_abort() or cause.code() in _REFUSED:
+            try:
+                self._producer.abort_transaction(CALL_S)
+            except KafkaException as abort_error:
+                return lost("abort", abort_error)
+            if cause.code() in _REFUSED:
+                return RecordsRefusedError(f"the broker refused a record: {cause.str()}")
+        return lost("commit", error)
+
+    def _patiently(self, what: str, call: Callable[[], Any]) -> Any:
+        return patiently(what, call, self._stopping)
