@@ -24,7 +24,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def rig(deployment: Deployment) -> Iterator[Rig]:
-    """A partition with three commands and one record of rubbish, on a broker that does not notice what is done to it."""
+    """A partition with three commands and one record of rubbish, on a broker that does not see what is done to it."""
     rig = Rig(deployment.settings, deployment.next_partition())
     rig.log(rig.run_id(), 2)
     headers = [("correlation-id", b"c-1"), ("reply-partition", b"%d" % rig.partition)]
