@@ -114,7 +114,8 @@ class Lane:
         self._tombstones_kept_ms = tombstones_kept_ms
         self._on_restore = on_restore
         self._at_step = at_step
-        self._wall_clock = wall_clock
+        self.wall_clock = wall_clock
+        """The worker's clock, in milliseconds since the epoch."""
         self._lock = threading.Lock()
         self._compute = compute
         self._store: StateStore | None = None
@@ -201,7 +202,7 @@ class Lane:
         """Go on at offset `first_kept`: retention deleted what lies between the watermark and it."""
         with self._lock, self._distrusting():
             first = self.watermark(topic) + 1
-            self._transact(lambda batch: batch.skip_expired(topic, first, first_kept, self._wall_clock()))
+            self._transact(lambda batch: batch.skip_expired(topic, first, first_kept, self.wall_clock()))
 
     def close(self) -> None:
         """Release store and producers; what is not committed is dropped."""
@@ -286,7 +287,7 @@ class Lane:
         if changes:
             position = self._log.commit()
             self._at_step(Step.COMMITTED)
-            stamp = StoreStamp(self._changelog_id, position, self._wall_clock())
+            stamp = StoreStamp(self._changelog_id, position, self.wall_clock())
             self._compute(lambda: store.write(changes, stamp))
             self._progress = batch.progress()
         self.next_due = batch.timers.next_due
@@ -323,7 +324,7 @@ class Lane:
         stamp = store.stamp()
         if stamp is None:
             return store, 0
-        age = self._wall_clock() - stamp.written_at
+        age = self.wall_clock() - stamp.written_at
         if stamp.changelog_id != self._changelog_id:
             reason = "the topics were made anew"
         elif stamp.position > end:
@@ -343,7 +344,7 @@ class Lane:
     def _restore(self, store: StateStore, start: int, end: int) -> int:
         records = 0
         for changes, position in self._log.cluster.read_changelog(start, end):
-            store.write(changes, StoreStamp(self._changelog_id, position, self._wall_clock()))
+            store.write(changes, StoreStamp(self._changelog_id, position, self.wall_clock()))
             records += len(changes)
             self._on_restore(RestoreProgress(start, position, end, records))
         return records

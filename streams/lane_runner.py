@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -154,7 +153,7 @@ class LaneRunner:
                     await asyncio.sleep(_FIRST_PAUSE_S)
                     continue
                 pause = _FIRST_PAUSE_S
-                self._timers_from = time.monotonic() + _TIMER_GRACE_S
+                self._timers_from = _now() + _TIMER_GRACE_S
                 self._set_state(LaneState.SERVING)
                 await self._serve()
             except LaneHaltedError as error:
@@ -181,8 +180,8 @@ class LaneRunner:
 
     async def _pause(self, seconds: float) -> float:
         """Wait, unless told to stop; returns the next pause."""
-        end = time.monotonic() + seconds
-        while not self._stopping and (left := end - time.monotonic()) > 0:
+        end = _now() + seconds
+        while not self._stopping and (left := end - _now()) > 0:
             await self._sleep(left)
         return min(seconds * 2, _LONGEST_PAUSE_S)
 
@@ -236,29 +235,29 @@ class LaneRunner:
             async with self._commits:
                 if self._stopping:
                     return
-                started = time.monotonic()
+                started = _now()
                 timers_until = None if self.inbox.pending else self._timers_until(started)
                 counts = await self._in_thread(
                     self._commit_threads, self.lane.process, commands, timers_until
                 )
         finally:
             self.is_busy = False
-        self._on_progress(self.partition, counts, time.monotonic() - started)
+        self._on_progress(self.partition, counts, _now() - started)
 
     def _timers_until(self, now: float) -> int | None:
         """Up to when timers may fire by the worker's clock: only when no earlier commands may be waiting."""
         if now < self._timers_from:
             return None
-        wall = time.time_ns() // 1_000_000
+        wall = self.lane.wall_clock()
         return wall if wall >= self.lane.next_due else None
 
     async def _until_work(self) -> None:
         while not (self.inbox.pending or self._seek_again or self._expired or self._stopping):
-            now = time.monotonic()
+            now = _now()
             if self._timers_until(now) is not None:
                 return
             due = self.lane.next_due
-            seconds = _LONGEST_SLEEP_S if due == NEVER else due / 1000 - time.time()
+            seconds = _LONGEST_SLEEP_S if due == NEVER else (due - self.lane.wall_clock()) / 1000
             await self._sleep(max(seconds, self._timers_from - now, 0.001))
 
     async def _sleep(self, seconds: float) -> None:
@@ -289,3 +288,8 @@ class LaneRunner:
     def _set_state(self, state: LaneState, reason: str = "") -> None:
         self.state, self.reason = state, reason
         self._on_state(self.partition, state, reason)
+
+
+def _now() -> float:
+    """The event loop's clock, in seconds."""
+    return asyncio.get_running_loop().time()
