@@ -331,6 +331,8 @@ class Batch:
             envelope = self._envelope(self._rules.families[record.topic], record)
         except EnvelopeError as error:
             return error.reply_to, error.command_id
+        except Exception:
+            return None, None  # The bug that the dead letter tells of is in the reading itself.
         return envelope.reply_to, envelope.command_id
 
 

@@ -1,7 +1,8 @@
 """How aiokafka makes records of what it fetched, for command topics; part of the Faust adapter.
 
 aiokafka raises on a header name that is not UTF-8, over and over: one record of a careless client would stop its
-partition for good. Here what is wrong in a name becomes U+FFFD, as in the Java client. And each record becomes a
+partition for good. Here what is wrong in a name becomes U+FFFD, as in the Java client. So does a NUL: the native
+client, which sends headers on, would end the name there and make it another one. And each record becomes a
 `CommandRecord` at once: aiokafka's own kind of record costs more than to decode the command in it.
 """
 
@@ -41,6 +42,9 @@ class CommandRecords(fetcher.PartitionRecords):
         return self._records_iterator  # type: ignore[no-any-return]
 
     def _consumer_record(self, tp: Any, record: Any) -> CommandRecord:
+        headers = record.headers
+        if headers and any("\0" in name for name, _ in headers):
+            headers = [(name.replace("\0", "\ufffd"), value) for name, value in headers]
         return CommandRecord(
             self._name,
             tp.partition,
@@ -48,7 +52,7 @@ class CommandRecords(fetcher.PartitionRecords):
             record.timestamp,
             record.key,
             record.value,
-            record.headers,
+            headers,
         )
 
 

@@ -49,6 +49,7 @@ class FuzzedLane:
     repeat_limit: int = 1000
     store: MemoryStore = field(default_factory=MemoryStore)
     now: int = START
+    batches: int = 0
 
     def __post_init__(self) -> None:
         self._rules = LaneRules(
@@ -116,6 +117,7 @@ class FuzzedLane:
         return Fed(record, _outcome(counts, self._batch.counts), self._batch.outputs[outputs:], [])
 
     def _begin(self) -> None:
+        self.batches += 1
         self._batch = Batch(self._rules, PARTITION, self.store, self._progress, self._next_due)
 
 

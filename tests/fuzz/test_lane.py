@@ -11,6 +11,7 @@ from tests.fuzz.fuzzed_lane import FuzzedLane
 from tests.fuzz.mutations import VALID, one_wrong_value, right_draft
 from tests.fuzz.outputs import check_outputs
 from tests.fuzz.play import check_skipping, check_state, game, play
+from tests.fuzz.valid_commands import ValidCommand
 
 randoms = st.randoms(use_true_random=False)
 
@@ -36,7 +37,7 @@ def test_every_odd_value_in_the_place_of_every_value() -> None:
 
 
 @given(randoms, st.sampled_from(VALID))
-def test_every_valid_command_is_processed(chance: Random, valid: object) -> None:
+def test_every_valid_command_is_processed(chance: Random, valid: ValidCommand) -> None:
     lane = FuzzedLane()
     fed = lane.feed(right_draft(chance, valid))
     assert fed.outcome in ("applied", "refused")

@@ -6,11 +6,13 @@ import gzip
 import struct
 
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.consumer import fetcher
 from aiokafka.record._crecords import MemoryRecords as NativeRecords
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from streams import fetched_records
+from streams.ports import CommandRecord
 from tests.contract.raw_produce import crc32c, record_batch
 
 fetched_records.install({})
@@ -47,6 +49,14 @@ def test_what_is_wrong_in_a_header_name_is_replaced(packed: bool) -> None:
     batch = record_batch(b"\xff", b"\xfe", [(b"\xc3\xa9", b"\xfd"), (b"a\xffb", None), (b"", b"")])
     data = compressed(batch) if packed else batch
     assert read(data) == [(b"\xff", b"\xfe", [("é", b"\xfd"), ("a\ufffdb", None), ("", b"")])]
+
+
+def test_a_nul_in_a_header_name_is_replaced_since_the_native_client_would_end_the_name_there() -> None:
+    (record,) = fetcher.MemoryRecords(record_batch(b"k", b"v", [(b"correlation-id\0", b"c")])).next_batch()
+    records = object.__new__(fetcher.PartitionRecords)
+    records._name = "run-commands"
+    command = records._consumer_record(TopicPartition("p-run-commands", 1), record)
+    assert command == CommandRecord("run-commands", 1, 0, 0, b"k", b"v", [("correlation-id\ufffd", b"c")])
 
 
 def test_a_batch_without_a_wrong_name_is_read_as_by_aiokafka() -> None:
