@@ -47,7 +47,9 @@ class RunMachine:
         return rule(timer, view) if rule is not None else Decision()
 
     def recall(self, what: str, key: str, view: View) -> Any:
-        """The run's terminal state, which is all that answers hold by reference; None once it is evicted."""
+        """The run's id, or its terminal state, which is None once it is evicted; answers hold no more by reference."""
+        if what == lifecycle.RUN_ID:
+            return key
         if what != TERMINAL:
             raise ValueError(f"answers of runs hold no {what!r} by reference")
         stored = view.get(TERMINALS, key)

@@ -141,7 +141,7 @@ def test_nothing_else_is_held_by_reference(lane: RunLane) -> None:
 
 
 def test_every_answer_of_a_write_is_small_enough_to_remember(lane: RunLane) -> None:
-    run = "r" * 512
+    run = "\1" * 512
     for command, fields in [
         ("run.submit", {"name": "n", "params": "p" * 9000}),
         ("events.append", {"event": {"type": "log", "line": "l" * 9000}}),
