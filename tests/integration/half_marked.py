@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from aiokafka import TopicPartition
@@ -21,7 +22,7 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from streams.kafka_calls import LaneKafkaConfig
 from streams.kafka_cluster import KafkaLaneCluster
@@ -31,7 +32,16 @@ from streams.transaction_names import TRANSACTION
 
 T = TypeVar("T")
 _CHANGELOG = "state-changelog"
-_NOT_YET_DONE = 51
+_NOT_YET = {
+    5,  # A new partition has no leader,
+    6,  # or its leader does not know it yet.
+    48,  # The check of transactions is not off yet.
+    51,  # An earlier transaction of the id gets its markers.
+}
+
+
+class _NotYetError(Exception):
+    pass
 
 
 @contextmanager
@@ -72,10 +82,10 @@ class HalfMarkingProducer:
         """Take the transactional id over."""
 
         async def init(client: AIOKafkaClient) -> None:
-            async def ask() -> Any:
-                return await self._coordinate(client, InitProducerIdRequest(self._id, 60_000))
-
-            answer = await _accepted(ask)
+            request = InitProducerIdRequest(self._id, 60_000)
+            answer = await _accepted(
+                lambda: self._coordinate(client, request), lambda found: found.error_code
+            )
             self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
 
         self._run(init)
@@ -99,7 +109,9 @@ class HalfMarkingProducer:
                     add = AddPartitionsToTxnRequest(
                         self._id, self._producer_id, self._epoch, [(full_name, [partition])]
                     )
-                    await self._coordinate(client, add)
+                    await _accepted(
+                        partial(self._coordinate, client, add), lambda found: found.errors[0][1][0][1]
+                    )
                 produce = ProduceRequest(
                     transactional_id=self._id,
                     required_acks=-1,
@@ -107,11 +119,10 @@ class HalfMarkingProducer:
                     topics=[(full_name, [(partition, self._batch(records))])],
                 )
                 node = await self._leader(client, full_name, partition)
-                answer = await client.send(node, produce)
-                (_, ((_, code, offset, *_),)), *_ = answer.topics
-                assert code == 0, f"producing to {topic}: error {code}"
+                ask = partial(client.send, node, produce)
+                answer = await _accepted(ask, lambda found: found.topics[0][1][0][1])
                 if topic == _CHANGELOG:
-                    self._position = offset + len(records)
+                    self._position = answer.topics[0][1][0][2] + len(records)
 
         self._run(send)
 
@@ -120,7 +131,7 @@ class HalfMarkingProducer:
 
         async def end(client: AIOKafkaClient) -> None:
             request = EndTxnRequest(self._id, self._producer_id, self._epoch, True)
-            assert (await self._coordinate(client, request)).error_code == 0
+            await _accepted(lambda: self._coordinate(client, request), lambda found: found.error_code)
 
         if self._has_marked:
             self._run(end)
@@ -172,15 +183,13 @@ class HalfMarkingProducer:
         return asyncio.run(run())
 
 
-@retry(
-    retry=retry_if_result(lambda answer: answer.error_code == _NOT_YET_DONE),
-    wait=wait_fixed(0.05),
-    stop=stop_after_delay(60),
-)
-async def _accepted(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """Ask again while the coordinator is still ending an earlier transaction."""
+@retry(retry=retry_if_exception_type(_NotYetError), wait=wait_fixed(0.05), stop=stop_after_delay(60))
+async def _accepted(ask: Callable[[], Awaitable[Any]], code: Callable[[Any], int]) -> Any:
+    """The answer, asked for again while the broker is not ready for it."""
     answer = await ask()
-    assert answer.error_code in (0, _NOT_YET_DONE), f"error {answer.error_code}"
+    if code(answer) in _NOT_YET:
+        raise _NotYetError(f"error {code(answer)}")
+    assert code(answer) == 0, f"error {code(answer)}"
     return answer
 
 

@@ -1,0 +1,363 @@
+"""What a lane relies on of Kafka, on the in-memory one and on a real broker."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from streams import topic_admin
+from streams.ports import (
+    HEAL_KEY,
+    FencedError,
+    LaneCluster,
+    LaneLostError,
+    OutRecord,
+    RecordsRefusedError,
+    StateChange,
+    TransactionalProducer,
+)
+from streams.settings import Settings
+from streams.transaction_names import TRANSACTION
+from tests.conftest import MakeSettings
+from tests.integration.conftest import Deployment
+from tests.integration.half_marked import unverified_transactions
+from tests.simulation.cluster_sides import REFUSED_BYTES, KafkaSide, MemorySide, Side, until
+
+CHANGELOG, EVENTS, COMMANDS, REPLIES = "state-changelog", "run-events", "run-commands", "replies"
+TERMINALS, REFUSING = "run-terminals", "queue-deliveries"
+PARTITIONS = 24
+
+
+@pytest.fixture(scope="module")
+def deployment(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Topics that the tests of this module share, a partition for each."""
+    settings = Settings(
+        brokers=broker,
+        prefix=f"c{uuid.uuid4().hex[:10]}",
+        partitions=PARTITIONS,
+        data_dir=tmp_path_factory.mktemp("deployment"),
+        web_port=0,
+    )
+    topic_admin.apply(settings)
+    _limit_records(settings)
+    yield Deployment(settings)
+    topic_admin.delete(settings)
+
+
+def _limit_records(settings: Settings) -> None:
+    entry = ConfigEntry("max.message.bytes", str(REFUSED_BYTES), incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ResourceType.TOPIC, settings.name(REFUSING), incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": settings.brokers})
+    for future in admin.incremental_alter_configs([topic]).values():
+        future.result()
+
+
+@pytest.fixture(params=["memory", "kafka"])
+def side(request: pytest.FixtureRequest) -> Side:
+    """The cluster under test."""
+    if request.param == "memory":
+        return MemorySide()
+    deployment: Deployment = request.getfixturevalue("deployment")
+    return KafkaSide(deployment.settings, deployment.next_partition())
+
+
+def opened(side: Side, index: int = 0) -> TransactionalProducer:
+    """A new owner's producer."""
+    producer = side.lane().producer(index)
+    producer.connect()
+    producer.fence()
+    return producer
+
+
+def state(*names: str) -> list[StateChange]:
+    """State changes."""
+    return [(name.encode(), name.upper().encode()) for name in names]
+
+
+def event(side: Side, name: str, topic: str = EVENTS) -> OutRecord:
+    """An output in the lane's own partition, which names the transaction that the tests give it."""
+    return OutRecord(topic, side.partition, name.encode(), b"v", [(TRANSACTION, transaction(side, name))])
+
+
+def transaction(side: Side, name: str) -> bytes:
+    """The name of a transaction whose records begin with the same letter."""
+    return f"{side.partition}-t-{name[0]}".encode()
+
+
+def is_a(side: Side) -> Callable[[frozenset[str]], bool]:
+    """Whether names are those of the test's transaction `a`."""
+    return lambda names: transaction(side, "a").decode() in names
+
+
+def write(
+    side: Side, producer: TransactionalProducer, *names: str, outputs: list[OutRecord] | None = None
+) -> None:
+    """Produce a transaction, not yet committed; it is called after its first record."""
+    if outputs is None:
+        outputs = [event(side, name) for name in names]
+    producer.produce(state(*names), outputs, transaction(side, names[0]))
+
+
+def write_and_commit(
+    side: Side, producer: TransactionalProducer, *names: str, outputs: list[OutRecord] | None = None
+) -> None:
+    """A whole transaction; where a client tells what is wrong with it is the client's business."""
+    write(side, producer, *names, outputs=outputs)
+    producer.commit()
+
+
+def keys(side: Side, topic: str, count: int) -> list[bytes | None]:
+    """The keys that are readable, once there are so many."""
+    return [seen.key for seen in until(side, topic, lambda found: len(found) >= count)]
+
+
+def restored(lane: LaneCluster, start: int = 0) -> list[StateChange]:
+    """What a restore reads up to the changelog's present end."""
+    found: list[StateChange] = []
+    end = lane.changelog_end()
+    positions = [start]
+    for changes, position in lane.read_changelog(start, end):
+        found += changes
+        positions.append(position)
+    assert positions[-1] >= end
+    return found
+
+
+def test_a_commit_makes_all_of_it_readable_in_order_and_its_marker_takes_an_offset(side: Side) -> None:
+    producer = opened(side)
+    write(side, producer, "a1", "a2", "a3")
+    assert producer.commit() == 3
+    events = until(side, EVENTS, lambda found: len(found) == 3)
+    assert [(seen.offset, seen.key) for seen in events] == [(0, b"a1"), (1, b"a2"), (2, b"a3")]
+    write(side, producer, "b1")
+    assert producer.commit() == 5
+    assert until(side, EVENTS, lambda found: len(found) == 4)[-1][:2] == (4, b"b1")
+    assert restored(side.lane()) == state("a1", "a2", "a3", "b1")
+
+
+def test_nothing_of_an_open_transaction_is_readable_and_nothing_behind_it(side: Side) -> None:
+    side.send(COMMANDS, b"before", b"v")
+    stranger = side.begin("stranger")
+    stranger.send(COMMANDS, b"inside", b"v")
+    side.send(COMMANDS, b"behind", b"v")
+    assert [seen.key for seen in side.read(COMMANDS)] == [b"before"]
+    assert side.lane().command_range(COMMANDS) == (0, 3)
+    stranger.commit()
+    assert keys(side, COMMANDS, 3) == [b"before", b"inside", b"behind"]
+
+
+def test_aborted_records_are_skipped_and_leave_a_hole(side: Side) -> None:
+    stranger = side.begin("stranger")
+    stranger.send(COMMANDS, b"gone", b"v")
+    side.send(COMMANDS, b"kept", b"v")
+    stranger.abort()
+    side.send(COMMANDS, b"later", b"v")
+    found = until(side, COMMANDS, lambda found: len(found) == 2)
+    assert [seen.key for seen in found] == [b"kept", b"later"]
+    assert found[0].offset == 1
+    assert side.lane().command_range(COMMANDS) == (0, 4)
+
+
+def test_a_new_owner_ends_the_open_transaction_and_the_old_owner_cannot_commit(side: Side) -> None:
+    old = opened(side)
+    write(side, old, "a")
+    if isinstance(side, KafkaSide):
+        # The records of a real client reach the log by themselves a little later.
+        wait_for_end(side, 1)
+    new = opened(side)
+    with pytest.raises(FencedError):
+        old.commit()
+    write(side, new, "b")
+    new.commit()
+    assert keys(side, EVENTS, 1) == [b"b"]
+    assert restored(side.lane()) == state("b")
+
+
+def wait_for_end(side: Side, end: int) -> None:
+    """Return when the changelog has so many records."""
+    lane = side.lane()
+    while lane.changelog_end() < end:
+        pass
+
+
+def test_an_old_owner_with_nothing_open_finds_out_at_its_next_commit(side: Side) -> None:
+    old = opened(side)
+    write(side, old, "a")
+    old.commit()
+    opened(side)
+    with pytest.raises(LaneLostError):
+        write_and_commit(side, old, "b")
+    assert keys(side, EVENTS, 1) == [b"a"]
+
+
+def test_the_ids_of_a_ring_are_fenced_one_by_one(side: Side) -> None:
+    first, second = opened(side, 0), opened(side, 1)
+    opened(side, 0)
+    write(side, second, "b")
+    second.commit()
+    with pytest.raises(LaneLostError):
+        write_and_commit(side, first, "a")
+    assert keys(side, EVENTS, 1) == [b"b"]
+
+
+def test_a_commit_behind_another_ids_open_transaction_is_not_readable_yet(side: Side) -> None:
+    first, second = opened(side, 0), opened(side, 1)
+    if isinstance(side, KafkaSide):
+        stranger = side.begin("holds-up")
+        stranger.send(EVENTS, b"held", b"v")
+        release: Callable[[], None] = stranger.abort
+    else:
+        write(side, first, "a")
+        release = lambda: (opened(side, 0), None)[1]  # noqa: E731
+    write(side, second, "b")
+    second.commit()
+    assert side.read(EVENTS) == []
+    release()
+    assert keys(side, EVENTS, 1) == [b"b"]
+
+
+def test_a_restore_reads_deletions_and_starts_anywhere(side: Side) -> None:
+    producer = opened(side)
+    write(side, producer, "a1", "a2")
+    middle = producer.commit()
+    producer.produce([(b"a1", None), (b"a3", b"x")], [], transaction(side, "b"))
+    end = producer.commit()
+    lane = side.lane()
+    until(side, CHANGELOG, lambda found: len(found) == 4)
+    assert restored(lane) == [*state("a1", "a2"), (b"a1", None), (b"a3", b"x")]
+    assert restored(lane, middle) == [(b"a1", None), (b"a3", b"x")]
+    assert restored(lane, end) == []
+    assert list(lane.read_changelog(lane.changelog_end(), lane.changelog_end())) == []
+
+
+def test_a_restore_skips_aborted_changes(side: Side) -> None:
+    old = opened(side)
+    write(side, old, "a")
+    if isinstance(side, KafkaSide):
+        wait_for_end(side, 1)
+    new = opened(side)
+    assert restored(side.lane()) == []
+    write(side, new, "b")
+    new.commit()
+    until(side, CHANGELOG, lambda found: len(found) == 1)
+    assert restored(side.lane()) == state("b")
+
+
+def test_a_record_that_the_broker_refuses_aborts_all_of_it(side: Side) -> None:
+    producer = opened(side)
+    incompressible = b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(REFUSED_BYTES // 16))
+    refused = OutRecord(REFUSING, side.partition, b"a", incompressible)
+    with pytest.raises(RecordsRefusedError):
+        write_and_commit(side, producer, "a", outputs=[event(side, "a"), refused])
+    producer.close()
+    producer = opened(side)
+    write(side, producer, "b")
+    producer.commit()
+    assert keys(side, EVENTS, 1) == [b"b"]
+    assert restored(side.lane()) == state("b")
+
+
+def test_retention_moves_the_first_offset(side: Side) -> None:
+    for number in range(5):
+        side.send(COMMANDS, b"%d" % number, b"v")
+    lane = side.lane()
+    assert lane.command_range(COMMANDS) == (0, 5)
+    side.delete_before(COMMANDS, 3)
+    assert side.lane().command_range(COMMANDS) == (3, 5)
+
+
+def test_topics_that_were_made_anew_have_other_ids(side: Side, make_settings: MakeSettings) -> None:
+    if isinstance(side, KafkaSide):
+        side = KafkaSide(make_settings(partitions=2), 1)
+    write(side, producer := opened(side), "a")
+    producer.commit()
+    before = side.lane().changelog_id()
+    assert side.lane().changelog_id() == before
+    side.make_anew()
+    lane = side.lane()
+    assert lane.changelog_id() != before
+    assert lane.changelog_end() == 0
+
+
+def test_a_strangers_open_transaction_hangs_where_only_the_lane_may_write(side: Side) -> None:
+    stranger = side.begin("stranger")
+    stranger.send(TERMINALS, b"k", b"v")
+    stranger.send(REPLIES, b"k", b"v")
+    (found,) = side.lane().hung(bool)
+    assert (found.place, found.names) == ((TERMINALS, side.partition, 0), frozenset())
+    stranger.abort()
+    until(side, TERMINALS, lambda records: not side.lane().hung(bool))
+
+
+@pytest.fixture
+def lossy(side: Side) -> Iterator[Side]:
+    """The cluster under test, which lets records into a transaction that will never get their marker."""
+    if isinstance(side, KafkaSide):
+        with unverified_transactions(side.lane()._config.brokers):
+            yield side
+    else:
+        yield side
+
+
+def half_marked(side: Side, *lost: str) -> TransactionalProducer:
+    """The next owner's producer, after one whose transaction `a` lost its markers in these topics."""
+    producer = side.losing(0, lost)
+    producer.fence()
+    outputs = [event(side, "a"), event(side, "a", TERMINALS), event(side, "a", REPLIES)]
+    producer.produce(state("a"), outputs, transaction(side, "a"))
+    producer.commit()
+    return opened(side)
+
+
+def test_what_lost_its_marker_hangs_and_is_visible_elsewhere(lossy: Side) -> None:
+    half_marked(lossy, EVENTS, REPLIES)
+    until(lossy, TERMINALS, lambda found: len(found) == 1)
+    lane = lossy.lane()
+    found = {hung.place.topic: hung for hung in lane.hung(is_a(lossy))}
+    assert found.keys() == {EVENTS, REPLIES}
+    for topic, hung in found.items():
+        assert hung.place == (topic, lossy.partition, 0)
+        assert is_a(lossy)(hung.names)
+    assert lane.is_visible(found[EVENTS])
+    assert [at.place.topic for at in lane.hung(lambda names: False)] == [EVENTS]
+
+
+def test_what_lost_all_its_markers_is_visible_nowhere(lossy: Side) -> None:
+    half_marked(lossy, EVENTS, TERMINALS, REPLIES, CHANGELOG)
+    lane = lossy.lane()
+    found = lane.hung(is_a(lossy))
+    assert {hung.place.topic for hung in found} == {EVENTS, TERMINALS, REPLIES, CHANGELOG}
+    assert not lane.is_visible(found[0])
+
+
+def test_another_transaction_is_no_sign_of_the_one_that_hangs(lossy: Side) -> None:
+    producer = opened(lossy)
+    write(lossy, producer, "b", outputs=[event(lossy, "b"), event(lossy, "b", TERMINALS)])
+    producer.commit()
+    until(lossy, TERMINALS, lambda found: len(found) == 1)
+    half_marked(lossy, EVENTS, TERMINALS, REPLIES, CHANGELOG)
+    lane = lossy.lane()
+    assert not lane.is_visible(lane.hung(is_a(lossy))[0])
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_hangs_can_be_ended_either_way(lossy: Side, commit: bool) -> None:
+    producer = half_marked(lossy, EVENTS)
+    lossy.lane()
+    producer.end_hung([(EVENTS, lossy.partition)], commit=commit)
+    until(lossy, EVENTS, lambda found: not lossy.lane().hung(is_a(lossy)))
+    assert keys(lossy, EVENTS, 0) == ([b"a", HEAL_KEY] if commit else [])
+    write(lossy, producer, "b")
+    producer.commit()
+    assert keys(lossy, EVENTS, 3 if commit else 1)[-1] == b"b"
+
+
+def test_a_later_marker_of_the_id_ends_all_that_it_has_open_in_the_partition(lossy: Side) -> None:
+    producer = half_marked(lossy, EVENTS)
+    write(lossy, producer, "b")
+    producer.commit()
+    assert keys(lossy, EVENTS, 2) == [b"a", b"b"]
