@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import Discriminator, StringConstraints, TypeAdapter, model_validator
 
@@ -11,23 +11,9 @@ from schemas.commands import Command, CommandSet
 from schemas.errors import ErrorCode
 from schemas.events import EventInput, TerminalStatus
 from schemas.lenient import Number, Text, clamped
+from schemas.run_command import ExecutorCommand, RunCommand
 
 MAX_LISTED_EVENTS = 500
-
-
-class RunCommand(Command):
-    """A command about one run; `runId` equals the record's key."""
-
-    run_id: str
-
-
-class ExecutorCommand(RunCommand):
-    """A command that an executor sends on behalf of one attempt; clients leave both fields out."""
-
-    instance_id: Text = None
-    """From the dispatch. An instance that is not the run's current one is refused (`ATTEMPT_SUPERSEDED`)."""
-    attempt: Number = None
-    """From the dispatch. An attempt that is not the run's current one is refused."""
 
 
 class RunSubmit(RunCommand):
@@ -136,14 +122,22 @@ class TerminalGet(RunCommand):
     type: Literal["terminal.get"]
 
 
-AnyRunCommand = Annotated[
-    RunSubmit | RunStatus | RunCancel | RunFinish | EventsAppend | EventsList | TerminalSet | TerminalGet,
-    Discriminator("type"),
-]
+MODELS: tuple[type[Command], ...] = (
+    RunSubmit,
+    RunStatus,
+    RunCancel,
+    RunFinish,
+    EventsAppend,
+    EventsList,
+    TerminalSet,
+    TerminalGet,
+)
+
+AnyRunCommand: Any = Annotated[Union[(*MODELS,)], Discriminator("type")]
 
 RUN_COMMANDS = CommandSet(
     topic=topics.RUN_COMMANDS.name,
     id_field=topics.RUN_COMMANDS.id_field or "",
-    models=(RunSubmit, RunStatus, RunCancel, RunFinish, EventsAppend, EventsList, TerminalSet, TerminalGet),
+    models=MODELS,
     adapter=TypeAdapter(AnyRunCommand),
 )

@@ -6,7 +6,7 @@ from agents.machine import Answer, Decision, View
 from agents.run.tables import TERMINALS
 from schemas.errors import ErrorCode
 from schemas.json_codec import embed
-from schemas.run_commands import ExecutorCommand
+from schemas.run_command import ExecutorCommand
 from schemas.stored import RunHead
 
 TERMINAL = "terminal"
