@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -27,16 +29,23 @@ class Deployment:
         return partition
 
 
-@pytest.fixture(scope="module")
-def deployment(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Topics with a partition for each test of a module; making topics is what takes time."""
+@contextmanager
+def deployed(broker: str, data_dir: Path, partitions: int) -> Iterator[Deployment]:
+    """Topics with a partition for each test; making topics is what takes time."""
     settings = Settings(
         brokers=broker,
         prefix=f"d{uuid.uuid4().hex[:10]}",
-        partitions=24,
-        data_dir=tmp_path_factory.mktemp("deployment"),
+        partitions=partitions,
+        data_dir=data_dir,
         web_port=0,
     )
     topic_admin.apply(settings)
     yield Deployment(settings)
     topic_admin.delete(settings)
+
+
+@pytest.fixture(scope="module")
+def deployment(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Topics with a partition for each test of a module."""
+    with deployed(broker, tmp_path_factory.mktemp("deployment"), partitions=24) as made:
+        yield made

@@ -33,7 +33,10 @@ class Rig:
     settings: Settings
     partition: int = 0
     sent: list[str] = field(default_factory=list)
-    _owners: int = 0
+    disk: int = 0
+    """The disk that the next owner has."""
+    _disks: int = 1
+    _producer: Producer | None = None
 
     def run_id(self) -> str:
         """A run id that belongs to the rig's partition."""
@@ -48,17 +51,34 @@ class Rig:
         """Produce a command; returns its id."""
         command_id = fields.pop("command_id", None) or uuid.uuid4().hex
         value = {"type": type_, "commandId": command_id, "runId": run_id, **fields}
-        producer = Producer({"bootstrap.servers": self.settings.brokers, "message.max.bytes": 16 << 20})
-        producer.produce(
-            self.settings.name(COMMANDS),
-            json.dumps(value).encode(),
-            run_id.encode(),
-            partition=self.partition,
-            headers=headers,
-        )
-        assert producer.flush(30) == 0
+        self.send_bytes(run_id.encode(), json.dumps(value).encode(), headers)
         self.sent.append(command_id)
         return command_id
+
+    def send_bytes(
+        self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]] | None = None
+    ) -> None:
+        """Produce any record to the partition's commands."""
+        if self._producer is None:
+            self._producer = Producer(
+                {"bootstrap.servers": self.settings.brokers, "message.max.bytes": 16 << 20, "linger.ms": 0}
+            )
+        self._producer.produce(
+            self.settings.name(COMMANDS), value, key, partition=self.partition, headers=headers
+        )
+        assert self._producer.flush(30) == 0
+
+    def address(self, correlation_id: str) -> list[tuple[str, bytes]]:
+        """Headers that ask for a reply, to the rig's partition of `replies`."""
+        partition = str(self.partition).encode()
+        return [("correlation-id", correlation_id.encode()), ("reply-partition", partition)]
+
+    def replies(self) -> dict[str, list[dict[str, Any]]]:
+        """All visible replies to addresses of `address`, by correlation id."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for message in self.read("replies"):
+            found.setdefault(message.key().decode(), []).append(json.loads(message.value()))
+        return found
 
     def log(self, run_id: str, count: int = 1) -> None:
         """Send log events."""
@@ -75,9 +95,9 @@ class Rig:
     ) -> Lane:
         """A new process that takes the partition over: an opened lane. A new disk is an empty one."""
         if new_disk:
-            self._owners += 1
+            self.disk, self._disks = self._disks, self._disks + 1
         chosen = self.settings.model_copy(
-            update={"data_dir": self.settings.data_dir / f"disk-{self._owners}", **settings}
+            update={"data_dir": self.settings.data_dir / f"disk-{self.disk}", **settings}
         )
         layout = topic_admin.require_usable(chosen)
         factory = LaneFactory(chosen, str(chosen.brokers), layout, make_cluster)
