@@ -25,6 +25,7 @@ from streams.broker.jars import KAFKA_VERSION, Progress, kafka_jars
 from streams.broker.java import find_java
 from streams.broker.server_config import (
     HOST,
+    FurtherListener,
     NodeIdentity,
     can_listen,
     identity_file,
@@ -53,6 +54,7 @@ class BrokerInfo:
     log_file: Path
     started_now: bool
     """False when it was running before."""
+    further: tuple[FurtherListener, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,14 @@ class BrokerStatus:
     log_file: Path
 
 
-def up(settings: Settings, progress: Progress = lambda message: None) -> BrokerInfo:
+def up(
+    settings: Settings, progress: Progress = lambda message: None, *, further_listeners: int = 0
+) -> BrokerInfo:
     """Make the local broker run, and return when a transactional producer can work with it.
 
     Does nothing more than that check when it runs already; of several calls at once, one starts it and all
-    return it. `progress` gets a line per step. Raises `UserError`: no Java, jars that cannot be downloaded,
+    return it. `progress` gets a line per step. A broker in a new folder gets so many `further_listeners`, and
+    keeps them. Raises `UserError`: no Java, jars that cannot be downloaded,
     a port taken, a broker that dies at its start (with the end of its log).
     """
     folder = settings.broker_dir.resolve()
@@ -86,7 +91,7 @@ def up(settings: Settings, progress: Progress = lambda message: None) -> BrokerI
         if identity is None or process is None:
             java = find_java()
             jars = kafka_jars(settings.broker_jars_dir.resolve(), progress)
-            identity = identity or make_identity(folder)
+            identity = identity or make_identity(folder, further_listeners)
             _refuse_taken_ports(folder, identity)
             properties = write_properties(folder, identity)
             formatted = folder / "formatted"
@@ -104,6 +109,7 @@ def up(settings: Settings, progress: Progress = lambda message: None) -> BrokerI
         folder=folder,
         log_file=broker_process.log_file(folder),
         started_now=started_now,
+        further=identity.further,
     )
 
 
@@ -130,6 +136,22 @@ def kill(settings: Settings) -> bool:
         return False
     broker_process.kill(process)
     return True
+
+
+def freeze(settings: Settings) -> bool:
+    """Stop the local broker by SIGSTOP: it keeps its connections and does nothing. Returns whether one was running."""
+    process = broker_process.find(settings.broker_dir.resolve())
+    if process is None:
+        return False
+    process.suspend()
+    return True
+
+
+def thaw(settings: Settings) -> None:
+    """Let a broker that was stopped by `freeze` go on."""
+    process = broker_process.find(settings.broker_dir.resolve())
+    if process is not None:
+        process.resume()
 
 
 def remove(settings: Settings) -> None:
@@ -206,7 +228,7 @@ def _locked(folder: Path, progress: Progress) -> Iterator[None]:
 
 
 def _refuse_taken_ports(folder: Path, identity: NodeIdentity) -> None:
-    for port in (identity.port, identity.controller_port):
+    for port in identity.ports:
         if not can_listen(port):
             raise UserError(
                 f"Port {port}, which the local broker of {folder} always uses, is taken{_owner_of(port)}.",

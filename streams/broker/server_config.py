@@ -17,17 +17,33 @@ HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True)
+class FurtherListener:
+    """A listener for clients that reach the broker over something in between: whom it tells where it is."""
+
+    port: int
+    """Where the broker listens."""
+    advertised_port: int
+    """Where its clients are told that it listens; something has to forward from there to `port`."""
+
+
+@dataclass(frozen=True)
 class NodeIdentity:
     """What stays the same for one data folder: its ports and its cluster id."""
 
     port: int
     controller_port: int
     cluster_id: str
+    further: tuple[FurtherListener, ...] = ()
 
     @property
     def address(self) -> str:
         """Bootstrap server, host:port."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def ports(self) -> list[int]:
+        """All ports that the broker listens on."""
+        return [self.port, self.controller_port, *(listener.port for listener in self.further)]
 
 
 def identity_file(folder: Path) -> Path:
@@ -38,23 +54,26 @@ def identity_file(folder: Path) -> Path:
 def read_identity(folder: Path) -> NodeIdentity | None:
     """The identity that `folder` was given, or None when no broker was started in it yet."""
     try:
-        return NodeIdentity(**json.loads(identity_file(folder).read_text()))
+        noted = json.loads(identity_file(folder).read_text())
+        further = tuple(FurtherListener(**listener) for listener in noted.pop("further", ()))
+        return NodeIdentity(**noted, further=further)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise UserError(
             f"{identity_file(folder)} is damaged.", f"delete {folder} to start with an empty broker"
         ) from error
 
 
-def make_identity(folder: Path) -> NodeIdentity:
+def make_identity(folder: Path, further_listeners: int = 0) -> NodeIdentity:
     """Choose free ports and a cluster id for `folder` and remember them."""
-    port, controller_port = _free_ports(2)
+    port, controller_port, *others = _free_ports(2 + 2 * further_listeners)
+    further = tuple(FurtherListener(*pair) for pair in zip(others[::2], others[1::2], strict=True))
     # The storage tool would take a leading dash for an option.
     cluster_id = "-"
     while cluster_id.startswith("-"):
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    identity = NodeIdentity(port, controller_port, cluster_id)
+    identity = NodeIdentity(port, controller_port, cluster_id, further)
     write_atomically(identity_file(folder), json.dumps(asdict(identity)))
     return identity
 
@@ -80,13 +99,19 @@ def write_atomically(file: Path, text: str) -> None:
 
 def write_properties(folder: Path, identity: NodeIdentity) -> Path:
     """Write `server.properties` for the broker in `folder`; returns the file."""
+    own = [("PLAINTEXT", identity.port, identity.port)]
+    own += [("CONTROLLER", identity.controller_port, identity.controller_port)]
+    own += [
+        (f"FURTHER{number}", listener.port, listener.advertised_port)
+        for number, listener in enumerate(identity.further)
+    ]
     settings = {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.bootstrap.servers": f"{HOST}:{identity.controller_port}",
-        "listeners": f"PLAINTEXT://{identity.address},CONTROLLER://{HOST}:{identity.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{identity.address},CONTROLLER://{HOST}:{identity.controller_port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port, _ in own),
+        "advertised.listeners": ",".join(f"{name}://{HOST}:{advertised}" for name, _, advertised in own),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name, _, _ in own),
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": folder / "data",

@@ -92,3 +92,18 @@ def test_an_identity_is_kept_and_its_ports_are_outside_the_ephemeral_range(tmp_p
     assert all(20_000 <= port < 32_000 for port in (identity.port, identity.controller_port))
     assert can_listen(identity.port)
     assert f"listeners=PLAINTEXT://{identity.address}" in write_properties(tmp_path, identity).read_text()
+
+
+def test_further_listeners_are_kept_and_advertised_elsewhere(tmp_path: Path) -> None:
+    identity = make_identity(tmp_path, further_listeners=2)
+    assert read_identity(tmp_path) == identity
+    first, second = identity.further
+    ports = [*identity.ports, first.advertised_port, second.advertised_port]
+    assert len(set(ports)) == len(ports) == 6
+    lines = write_properties(tmp_path, identity).read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines)
+    for number, listener in enumerate(identity.further):
+        name = f"FURTHER{number}"
+        assert f"{name}://127.0.0.1:{listener.port}" in settings["listeners"].split(",")
+        assert f"{name}://127.0.0.1:{listener.advertised_port}" in settings["advertised.listeners"].split(",")
+        assert f"{name}:PLAINTEXT" in settings["listener.security.protocol.map"].split(",")
