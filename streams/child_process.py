@@ -1,9 +1,10 @@
-"""Processes of ours as children: started, watched by their log, and ended by their ids. For the demo and benchmarks."""
+"""Processes of ours as children: started, watched by their log, harmed, and ended by their ids."""
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,10 +13,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
+from confluent_kafka import ConsumerGroupState, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from streams.settings import Settings
 from streams.user_errors import UserError
@@ -81,6 +85,14 @@ class ChildProcess:
         self.running.send_signal(signal.SIGKILL)
         self.running.wait(_END_PATIENCE_S)
 
+    def freeze(self) -> None:
+        """Stop it by SIGSTOP: it keeps its connections and does nothing."""
+        self.running.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on after `freeze`."""
+        self.running.send_signal(signal.SIGCONT)
+
     def ask_to_stop(self) -> None:
         """SIGTERM; nothing when it was never started or has ended."""
         if self._process is not None:
@@ -100,6 +112,12 @@ class ChildProcess:
         """End it by SIGTERM; returns the exit code."""
         self.ask_to_stop()
         return self.wait_ended()
+
+    def end_at_once(self) -> None:
+        """End it by SIGKILL, also when it is frozen; nothing when it was never started or has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_END_PATIENCE_S)
 
     def is_ready(self) -> bool:
         """Whether it can do its work."""
@@ -156,14 +174,13 @@ class WorkerChild(RunlaneProcess):
     """A `runlane worker`."""
 
     def __init__(self, folder: Path, settings: Settings, name: str = "worker") -> None:
+        self.data_dir = settings.data_dir
         self._pages = f"http://{settings.web_host}:{settings.web_port}"
         super().__init__(["worker"], folder, settings, name)
 
     def is_ready(self) -> bool:
-        """Whether it owns lanes, and all of them serve."""
-        ready, lanes = self.health()
-        # Ready with none owned: right after its start it has not joined the group yet.
-        return ready and bool(lanes)
+        """Whether the group has given it its lanes, be it none, and all of them serve."""
+        return self.health()[0]
 
     def health(self) -> tuple[bool, list[dict[str, Any]]]:
         """Whether it is ready, and its lanes; (False, []) when it does not answer."""
@@ -174,11 +191,44 @@ class WorkerChild(RunlaneProcess):
         except (OSError, ValueError):
             return False, []
 
+    def lose_disk(self) -> None:
+        """Delete the data folder; the worker must not run."""
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def lose_state(self) -> None:
+        """Delete the lanes' stores and only these; the worker must not run."""
+        for state in self.data_dir.glob("*/state"):
+            shutil.rmtree(state)
+
     def page(self, path: str) -> bytes:
         """A page of its web server."""
         with urllib.request.urlopen(self._pages + path, timeout=5) as answer:
             content: bytes = answer.read()
             return content
+
+
+class ExecutorChild(RunlaneProcess):
+    """A `runlane executor`."""
+
+    def __init__(self, folder: Path, settings: Settings, place: str, name: str = "executor") -> None:
+        """`place` is `module:app`."""
+        self._group = settings.name(settings.executor_group)
+        self._connection = {"bootstrap.servers": settings.brokers, "client.id": settings.client_id}
+        super().__init__(["executor", place], folder, settings, name)
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient(self._connection)
+
+    def is_ready(self) -> bool:
+        """Whether the members of its group have the partitions."""
+        try:
+            group = self._admin.describe_consumer_groups([self._group])[self._group].result()
+        except KafkaException:
+            return False
+        return group.state == ConsumerGroupState.STABLE and any(
+            member.assignment.topic_partitions for member in group.members
+        )
 
 
 def free_port() -> int:

@@ -17,14 +17,13 @@ from rich.console import Console
 
 from schemas.topics import RUN_COMMANDS
 from streams import topic_admin
-from streams.child_process import WorkerChild, free_port
+from streams.child_process import ExecutorChild, WorkerChild, free_port
 from streams.client import RunlaneClient
 from streams.demo.airport_runs import SURVEY
 from streams.demo.closing import Expected, problems
 from streams.demo.ledger import Ledger, read_ledger
 from streams.demo.observer import Observer, Sight
 from streams.demo.plan import PlannedRun, plan_runs
-from streams.demo.processes import DemoExecutor
 from streams.demo.screen import Screen
 from streams.messaging.kafka_config import producer_config
 from streams.settings import Settings
@@ -100,7 +99,7 @@ async def _run(
     step(f"making the topics {settings.name('*')}")
     await asyncio.to_thread(topic_admin.apply, settings)
     worker = WorkerChild(folder, settings)
-    executor = DemoExecutor(folder, settings, _EXECUTOR_APP)
+    executor = ExecutorChild(folder, settings, _EXECUTOR_APP)
     try:
         worker.start()
         executor.start()
@@ -124,7 +123,7 @@ class _Play:
         settings: Settings,
         planned: list[PlannedRun],
         worker: WorkerChild,
-        executor: DemoExecutor,
+        executor: ExecutorChild,
         console: Console,
     ) -> None:
         self._settings = settings

@@ -19,7 +19,8 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Largest record that a client sends or takes (spec wire 2)."""
 
 
-def _connection(settings: Settings) -> dict[str, Any]:
+def connection_config(settings: Settings) -> dict[str, Any]:
+    """What every client has: where the brokers are, and how it keeps in touch with them."""
     return {
         "bootstrap.servers": resolve_brokers(settings),
         "client.id": settings.client_id,
@@ -36,7 +37,7 @@ def _connection(settings: Settings) -> dict[str, Any]:
 def producer_config(settings: Settings, delivery_timeout_s: float | None) -> dict[str, Any]:
     """A producer of commands; `delivery_timeout_s` None: a record waits for the broker for ever."""
     return {
-        **_connection(settings),
+        **connection_config(settings),
         "partitioner": "murmur2_random",
         # One request at a time keeps the order over retries, and a command id makes a repeat harmless: an
         # idempotent producer would add nothing, but its first record waits 500 ms for a producer id.
@@ -57,7 +58,7 @@ def reply_config(settings: Settings) -> dict[str, Any]:
 def reader_config(settings: Settings) -> dict[str, Any]:
     """A consumer of committed records that assigns its partitions itself; its group is never joined."""
     return {
-        **_connection(settings),
+        **connection_config(settings),
         "group.id": settings.name("readers"),
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
@@ -75,7 +76,7 @@ def reader_config(settings: Settings) -> dict[str, Any]:
 def dispatch_config(settings: Settings, group: str) -> dict[str, Any]:
     """A member of an executors' consumer group; `group` is the name on the broker, with the prefix."""
     return {
-        **_connection(settings),
+        **connection_config(settings),
         "group.id": group,
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
