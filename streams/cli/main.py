@@ -21,6 +21,7 @@ from streams.cli import (
     schema_commands,
     settings_commands,
     topics_commands,
+    torture_commands,
     watch_commands,
     worker_commands,
 )
@@ -48,6 +49,7 @@ app.add_typer(worker_commands.app)
 app.add_typer(executor_commands.app)
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(demo_commands.app)
+app.add_typer(torture_commands.app)
 
 _SWITCHES = {"--json", "--debug"}
 _OPTIONS = {"--brokers", "--prefix", "--config"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -17,7 +19,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streams.broker import broker_process, local_broker
 from streams.broker.server_config import HOST, make_identity, read_identity
 from streams.settings import Settings
+from streams.torture.proxy import Link
 from streams.user_errors import UserError
+from tests.waiting import wait_until
 
 _UP = """
 import json, sys
@@ -68,6 +72,32 @@ def test_it_starts_once_and_keeps_address_and_data_over_crash_and_stop(local: Se
     assert not local_broker.down(local)
     assert local_broker.up(local).address == first.address
     assert "kept" in _topics(first.address)
+
+
+async def test_a_further_listener_sends_its_clients_through_what_stands_in_front(local: Settings) -> None:
+    broker = await asyncio.to_thread(local_broker.up, local, further_listeners=1)
+    (listener,) = broker.further
+    link = Link(listener.advertised_port, listener.port, random.Random(1))
+    await link.start()
+    try:
+        admin = AdminClient({"bootstrap.servers": link.address})
+        found = await asyncio.to_thread(admin.list_topics, timeout=10)
+        assert [(node.host, node.port) for node in found.brokers.values()] == [(HOST, link.port)]
+        assert link.requests > 0
+    finally:
+        await link.close()
+    assert (await asyncio.to_thread(local_broker.up, local)).further == broker.further
+
+
+def test_a_frozen_broker_goes_on_where_it_was(local: Settings) -> None:
+    broker = local_broker.up(local)
+    assert local_broker.freeze(local)
+    process = psutil.Process(broker.pid)
+    wait_until(lambda: process.status() == psutil.STATUS_STOPPED, "it stands still")
+    local_broker.thaw(local)
+    assert local_broker.status(local).ready
+    assert local_broker.kill(local)
+    assert not local_broker.freeze(local)
 
 
 def test_it_survives_the_process_that_started_it_and_two_starts_at_once_make_one(local: Settings) -> None:
