@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from agents.tables import KeyPart, Table
 from schemas.errors import ErrorCode
 from schemas.replies import ReplyAddress
+from schemas.values import Value
 
 R = TypeVar("R")
 
@@ -28,7 +29,7 @@ class View(Protocol):
         """All (key parts, record) whose key begins with `prefix`, in key order."""
 
 
-class Request(NamedTuple, Generic[R]):
+class Request(Value, Generic[R], frozen=True):
     """One command to decide."""
 
     command: R
@@ -52,7 +53,7 @@ class FiredTimer:
 _NOTHING: dict[str, str] = {}
 
 
-class Answer(NamedTuple):
+class Answer(Value, frozen=True):
     """What a client is told: `result` when `ok`, else `error` (with `code` and `message`).
 
     `by_reference` names fields of `body` that are not kept with a remembered answer but looked up again with
@@ -84,7 +85,7 @@ TimerChange = tuple[str, int | None, Any]
 """(name, due, payload): schedule the key's timer of this name (again), or cancel it (`due` None)."""
 
 
-class LateAnswer(NamedTuple):
+class LateAnswer(Value, frozen=True):
     """The answer to an earlier command that waited."""
 
     reply_to: ReplyAddress

@@ -57,10 +57,10 @@ class Table(Generic[R]):
             # What every command does several times; what has to be escaped is rare and takes the long way.
             text = "\0".join(parts)  # type: ignore[arg-type]
             if text.count("\0") == len(parts) - 1 and "\1" not in text:
-                return b"%b%b\0" % (self.prefix, text.encode())
+                return self.prefix + text.encode() + b"\0"
         data = self.prefix
         for part in parts:
-            data += encode_part(part)
+            data += _encode_text(part) if type(part) is str else encode_part(part)
         return data
 
     def parts(self, key: bytes) -> tuple[Any, ...]:

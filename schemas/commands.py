@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -44,26 +46,29 @@ class CommandSet:
     """The field that repeats the record's key, such as `runId`."""
     models: tuple[type[Command], ...]
     adapter: TypeAdapter[Any]
-    """Validates the union of `models`, discriminated by `type`."""
-    by_type: dict[str, type[Command]] = field(init=False)
+    """Describes the union of `models`, discriminated by `type`."""
 
-    def __post_init__(self) -> None:
-        by_type = {model.model_fields["type"].annotation.__args__[0]: model for model in self.models}  # type: ignore[union-attr]
-        object.__setattr__(self, "by_type", by_type)
+    @cached_property
+    def by_type(self) -> dict[str, type[Command]]:
+        """The model of each `type`."""
+        return {model.model_fields["type"].annotation.__args__[0]: model for model in self.models}  # type: ignore[union-attr]
 
     def parse(self, body: dict[str, Any]) -> Command:
         """The command that a decoded value stands for; its `type` is in `by_type`. Raises `FieldError`."""
         try:
-            return self.adapter.validator.validate_python(body)  # type: ignore[no-any-return]
+            return self._validate[body["type"]](body)
         except ValidationError as error:
             raise _field_error(self.by_type[body["type"]], body, error) from None
+
+    @cached_property
+    def _validate(self) -> dict[str, Callable[[Any], Command]]:
+        # Straight to the model of the type: the union would look for it again.
+        return {type_: TypeAdapter(model).validator.validate_python for type_, model in self.by_type.items()}
 
 
 def _field_error(model: type[Command], body: dict[str, Any], error: ValidationError) -> FieldError:
     first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
-    if path and path[0] == model.model_fields["type"].annotation.__args__[0]:  # type: ignore[union-attr]
-        path = path[1:]
     name = path[0] if path else ""
     code = model.field_codes.get(name, ErrorCode.INVALID_COMMAND)
     kind = body[name].get("type") if isinstance(body.get(name), dict) else None

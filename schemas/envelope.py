@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from schemas.commands import CommandSet
 from schemas.errors import ErrorCode
 from schemas.json_codec import InvalidJsonError, decode
 from schemas.replies import CORRELATION_ID, REPLY_PARTITION, ReplyAddress
+from schemas.values import Value
 
 MAX_KEY_BYTES = 512
 MAX_COMMAND_ID_CHARACTERS = 200
@@ -17,7 +18,7 @@ MAX_CORRELATION_ID_BYTES = 200
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class Envelope(NamedTuple):
+class Envelope(Value, frozen=True):
     """A command whose envelope is right; its fields are not checked yet."""
 
     type: str
@@ -49,7 +50,6 @@ def read_envelope(
     key: bytes | None,
     value: bytes | None,
     headers: Headers,
-    *,
     reply_partitions: int,
     max_bytes: int,
 ) -> Envelope:
@@ -58,56 +58,52 @@ def read_envelope(
     Checked in this order: size, key, JSON, `type`, `commandId`, the entity's id against the key, reply
     address.
     """
-    reply_to: ReplyAddress | None = None
-    wrong_address = ""
-    if headers:
-        try:
-            reply_to = read_reply_address(headers, reply_partitions)
-        except _WrongReplyAddressError as error:
-            wrong_address = str(error)
-    command_id: str | None = None
-
-    def wrong(code: ErrorCode, message: str) -> EnvelopeError:
-        return EnvelopeError(code, message, command_id, reply_to)
-
+    reply_to, wrong_address = _reply_address(headers, reply_partitions) if headers else (None, "")
     if value is not None and len(value) > max_bytes:
-        raise wrong(
-            ErrorCode.COMMAND_TOO_LARGE, f"the value has {len(value)} bytes; at most {max_bytes} are accepted"
-        )
+        message = f"the value has {len(value)} bytes; at most {max_bytes} are accepted"
+        raise EnvelopeError(ErrorCode.COMMAND_TOO_LARGE, message, None, reply_to)
     if not key or len(key) > MAX_KEY_BYTES:
-        command_id = _readable_id(value)
         size = "is missing" if key is None else f"has {len(key)} bytes"
-        raise wrong(ErrorCode.INVALID_KEY, f"the key {size}; it must have 1..{MAX_KEY_BYTES} bytes")
+        message = f"the key {size}; it must have 1..{MAX_KEY_BYTES} bytes"
+        raise EnvelopeError(ErrorCode.INVALID_KEY, message, _readable_id(value), reply_to)
     try:
         entity = key.decode()
     except UnicodeDecodeError:
-        command_id = _readable_id(value)
-        raise wrong(ErrorCode.INVALID_KEY, "the key is not UTF-8") from None
+        message = "the key is not UTF-8"
+        raise EnvelopeError(ErrorCode.INVALID_KEY, message, _readable_id(value), reply_to) from None
     if value is None:
-        raise wrong(ErrorCode.INVALID_JSON, "the record has no value; a JSON object is needed")
+        message = "the record has no value; a JSON object is needed"
+        raise EnvelopeError(ErrorCode.INVALID_JSON, message, None, reply_to)
     try:
         body = decode(value)
     except InvalidJsonError as error:
-        raise wrong(ErrorCode.INVALID_JSON, str(error)) from None
+        raise EnvelopeError(ErrorCode.INVALID_JSON, str(error), None, reply_to) from None
     if type(body) is not dict:
-        raise wrong(ErrorCode.INVALID_JSON, "the value is JSON but not an object")
+        message = "the value is JSON but not an object"
+        raise EnvelopeError(ErrorCode.INVALID_JSON, message, None, reply_to)
     command_id = _id_in(body)
     type_ = body.get("type")
     if type(type_) is not str or type_ not in commands.by_type:
         known = ", ".join(sorted(commands.by_type))
-        raise wrong(
-            ErrorCode.UNKNOWN_COMMAND, f"`type` names no command of {commands.topic}; these exist: {known}"
-        )
+        message = f"`type` names no command of {commands.topic}; these exist: {known}"
+        raise EnvelopeError(ErrorCode.UNKNOWN_COMMAND, message, command_id, reply_to)
     if command_id is None:
-        raise wrong(
-            ErrorCode.INVALID_COMMAND_ID,
-            f"`commandId` must be a string of 1..{MAX_COMMAND_ID_CHARACTERS} characters",
-        )
+        message = f"`commandId` must be a string of 1..{MAX_COMMAND_ID_CHARACTERS} characters"
+        raise EnvelopeError(ErrorCode.INVALID_COMMAND_ID, message, None, reply_to)
     if body.get(commands.id_field) != entity:
-        raise wrong(ErrorCode.KEY_MISMATCH, f"`{commands.id_field}` must be there and equal the record's key")
+        message = f"`{commands.id_field}` must be there and equal the record's key"
+        raise EnvelopeError(ErrorCode.KEY_MISMATCH, message, command_id, reply_to)
     if wrong_address:
-        raise wrong(ErrorCode.INVALID_REPLY_ADDRESS, wrong_address)
+        raise EnvelopeError(ErrorCode.INVALID_REPLY_ADDRESS, wrong_address, command_id, reply_to)
     return Envelope(type_, command_id, entity, body, reply_to)
+
+
+def _reply_address(headers: Headers, partitions: int) -> tuple[ReplyAddress | None, str]:
+    """The reply address, if any, and what is wrong with it, if anything is."""
+    try:
+        return read_reply_address(headers, partitions), ""
+    except _WrongReplyAddressError as error:
+        return None, str(error)
 
 
 def _id_in(body: dict[str, Any]) -> str | None:

@@ -14,7 +14,8 @@ MAX_NESTING = 64
 """Deepest nesting of a command; the outermost object counts as 1."""
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
-_ANY_DIGIT_AS_0 = bytes.maketrans(b"123456789", b"000000000")
+# Digits are told as 0, openers as {: what may be wrong shows in one pass over the bytes.
+_SHAPE = bytes.maketrans(b"123456789[", b"000000000{")
 _MAYBE_BEYOND_INT64 = b"0" * 19
 
 
@@ -47,10 +48,11 @@ def decode(data: bytes) -> Any:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise InvalidJsonError(f"the value is not JSON: {error.msg} at byte {error.pos}") from None
+    shape = data.translate(_SHAPE)
     # Openers inside strings only make this count too high: it is a cheap reason to look, not a verdict.
-    if data.count(b"{") + data.count(b"[") > MAX_NESTING and _depth(value) > MAX_NESTING:
+    if shape.count(b"{") > MAX_NESTING and _depth(value) > MAX_NESTING:
         raise InvalidJsonError(f"the value is nested deeper than {MAX_NESTING}")
-    if _MAYBE_BEYOND_INT64 in data.translate(_ANY_DIGIT_AS_0):
+    if _MAYBE_BEYOND_INT64 in shape:
         json.loads(data, parse_int=_int64)
     return value
 

@@ -18,12 +18,12 @@ from schemas.envelope import Envelope, EnvelopeError, read_envelope
 from schemas.errors import ErrorCode
 from schemas.replies import ReplyAddress
 from schemas.stored import LaneProgress
-from streams import repeats
 from streams.lane_records import dead_letter_record, forwarded_record, headers_size, reply_record
 from streams.lane_tables import PROGRESS
 from streams.overlay import Overlay
 from streams.partitioner import partition_for
 from streams.ports import CommandRecord, LaneLostError, OutRecord, StateChange, StateStore
+from streams.repeats import Repeats
 from streams.timers import DueTimer, TimerQueue
 
 T = TypeVar("T")
@@ -105,6 +105,7 @@ class Batch:
         self._partition = partition
         self.overlay = Overlay(store)
         self.timers = TimerQueue(self.overlay, next_due)
+        self._repeats = Repeats(self.overlay, self.timers, rules)
         self.outputs: list[OutRecord] = []
         self.counts = BatchCounts()
         self.watermarks = dict(progress.watermarks)
@@ -214,21 +215,35 @@ class Batch:
         if owner != self._partition:
             self._forward(record, owner)
             return
-        model = family.commands.by_type[envelope.type]
-        if not model.is_question:
-            known = repeats.recall(self.overlay, family, envelope, self.clock, rules)
+        is_question = family.commands.by_type[envelope.type].is_question
+        if not is_question:
+            known = self._repeats.recall(family, envelope, self.clock)
             if known is not None:
                 self.counts.repeated += 1
                 self._reply(envelope.reply_to, envelope.command_id, known)
                 return
+        answer = self._decide(family, envelope)
+        if answer is None:
+            self.counts.applied += 1  # A question that waits.
+            return
+        if not is_question:
+            self._repeats.remember(family, envelope, answer, self.clock)
+        self._reply(envelope.reply_to, envelope.command_id, answer)
+        if answer.ok:
+            self.counts.applied += 1
+        else:
+            self.counts.refused += 1
+
+    def _decide(self, family: Family, envelope: Envelope) -> Answer | None:
+        """Let the machine decide, and apply what it says; returns the answer."""
         try:
             command = family.commands.parse(envelope.body)
         except FieldError as error:
-            answer: Answer | None = refusal(error.code, error.message)
-        else:
-            request = Request(command, envelope.key, self.clock, envelope.reply_to)
-            answer = self._take(family, envelope.key, family.machine.decide(request, self.overlay))
-        self._finish(family, envelope, answer, remember=not model.is_question)
+            return refusal(error.code, error.message)
+        request = Request(command, envelope.key, self.clock, envelope.reply_to)
+        decision = family.machine.decide(request, self.overlay)
+        self._take(family, envelope.key, decision)
+        return decision.answer
 
     def _envelope(self, family: Family, record: CommandRecord) -> Envelope:
         return read_envelope(
@@ -236,32 +251,20 @@ class Batch:
             record.key,
             record.value,
             record.headers,
-            reply_partitions=self._rules.partitions,
-            max_bytes=self._rules.max_command_bytes,
+            self._rules.partitions,
+            self._rules.max_command_bytes,
         )
-
-    def _finish(self, family: Family, envelope: Envelope, answer: Answer | None, *, remember: bool) -> None:
-        if answer is None:
-            self.counts.applied += 1  # A question that waits.
-            return
-        if remember:
-            repeats.remember(self.overlay, self.timers, family, envelope, answer, self.clock, self._rules)
-        self._reply(envelope.reply_to, envelope.command_id, answer)
-        if answer.ok:
-            self.counts.applied += 1
-        else:
-            self.counts.refused += 1
 
     def _timer(self, timer: DueTimer) -> None:
         family = next((f for f in self._rules.families.values() if f.name == timer.family), None)
         if family is None:
-            repeats.expire(self.overlay, self.timers, timer, self.clock, self._rules)
+            self._repeats.expire(timer, self.clock)
             return
         fired = FiredTimer(timer.key, timer.name, self.clock, timer.payload)
         self._take(family, timer.key, family.machine.fire(fired, self.overlay))
 
-    def _take(self, family: Family, key: str, decision: Decision) -> Answer | None:
-        """Apply a decision; returns the command's answer."""
+    def _take(self, family: Family, key: str, decision: Decision) -> None:
+        """Apply a decision, all but its answer."""
         put = self.overlay.put
         for table, at, record in decision.changes:
             if type(record) is bytes and len(record) > MAX_OUTPUT_BYTES:
@@ -281,8 +284,7 @@ class Batch:
         for late in decision.late_answers:
             self._reply(late.reply_to, late.command_id, late.answer)
         if decision.forgets:
-            repeats.forget(self.overlay, self.timers, family, key)
-        return decision.answer
+            self._repeats.forget(family, key)
 
     def _emit(self, output: OutRecord, limit: int = MAX_OUTPUT_BYTES) -> None:
         size = len(output.key or b"") + len(output.value or b"")

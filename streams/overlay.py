@@ -12,7 +12,9 @@ from streams.ports import StateChange, StateStore
 R = TypeVar("R")
 Key = tuple[KeyPart, ...]
 
-_UNKNOWN = object()
+Records = dict[Key, Any]
+
+_UNKNOWN: Any = object()
 
 
 class Overlay:
@@ -24,18 +26,21 @@ class Overlay:
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._records: defaultdict[Table[Any], dict[Key, Any]] = defaultdict(dict)
-        self._changed: defaultdict[Table[Any], dict[Key, None]] = defaultdict(dict)
-        self._undo: list[tuple[Table[Any], Key, Any, bool]] = []
+        self._read = store.get
+        self._tables: defaultdict[Table[Any], tuple[Records, Records]] = defaultdict(lambda: ({}, {}))
+        """By table: what was changed, and what was read."""
+        self._undo: list[tuple[Records, Key, Any]] = []
 
     def get(self, table: Table[R], *key: KeyPart) -> R | None:
         """The record of a whole key, or None."""
-        records = self._records[table]
-        record = records.get(key, _UNKNOWN)
-        if record is _UNKNOWN:
-            data = self._store.get(table.key(*key))
-            record = records[key] = None if data is None else table.decode(data)
-        found: R | None = record
+        changed, known = self._tables[table]
+        found: R | None = changed.get(key, _UNKNOWN)
+        if found is _UNKNOWN:
+            found = known.get(key)
+            if found is None:
+                data = self._read(table.key(*key))
+                if data is not None:
+                    found = known[key] = table.decode(data)
         return found
 
     def scan(
@@ -48,19 +53,14 @@ class Overlay:
         low = table.key(*prefix)
         first = max(low, table.key(*start)) if start is not None else low
         depth = len(prefix)
-        records = self._records[table]
-        changed = {
-            at: key
-            for key in self._changed[table]
-            if key[:depth] == prefix and (at := table.key(*key)) >= first
-        }
+        records, known = self._tables[table]
+        changed = {at: key for key in records if key[:depth] == prefix and (at := table.key(*key)) >= first}
         stored = self._store.scan(low, first)
         theirs = next(stored, None)
         for ours in [*sorted(changed), None]:
             while theirs is not None and (ours is None or theirs[0] < ours):
                 key = table.parts(theirs[0])
-                known = records.get(key, _UNKNOWN)
-                yield key, (table.decode(theirs[1]) if known is _UNKNOWN else known)
+                yield key, known.get(key) or table.decode(theirs[1])
                 theirs = next(stored, None)
             if ours is not None:
                 if theirs is not None and theirs[0] == ours:
@@ -71,10 +71,9 @@ class Overlay:
 
     def put(self, table: Table[R], key: Key, record: R | None) -> None:
         """Store a record; None deletes it."""
-        records, changed = self._records[table], self._changed[table]
-        self._undo.append((table, key, records.get(key, _UNKNOWN), key in changed))
-        records[key] = record
-        changed[key] = None
+        changed = self._tables[table][0]
+        self._undo.append((changed, key, changed.get(key, _UNKNOWN)))
+        changed[key] = record
 
     def savepoint(self) -> None:
         """Keep all that was changed so far; `rollback` comes back to here."""
@@ -82,22 +81,20 @@ class Overlay:
 
     def rollback(self) -> None:
         """Undo what was changed since the last savepoint."""
-        for table, key, record, was_changed in reversed(self._undo):
+        for changed, key, record in reversed(self._undo):
             if record is _UNKNOWN:
-                del self._records[table][key]
+                del changed[key]
             else:
-                self._records[table][key] = record
-            if not was_changed:
-                self._changed[table].pop(key, None)
+                changed[key] = record
         self._undo.clear()
 
     def changes(self) -> list[StateChange]:
         """All changes as bytes, one for each key."""
         changes: list[StateChange] = []
-        for table, keys in self._changed.items():
-            records, encode, encode_key = self._records[table], table.encode, table.key
+        for table, (changed, _) in self._tables.items():
+            encode, encode_key = table.encode, table.key
             changes += [
-                (encode_key(*key), None if (record := records[key]) is None else encode(record))
-                for key in keys
+                (encode_key(*key), None if record is None else encode(record))
+                for key, record in changed.items()
             ]
         return changes

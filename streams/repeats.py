@@ -33,73 +33,72 @@ class RepeatLimits(Protocol):
         """Until so much time passed."""
 
 
-def recall(
-    overlay: Overlay, family: Family, envelope: Envelope, now: int, limits: RepeatLimits
-) -> Answer | None:
-    """The first answer to a command id that is still remembered, else None."""
-    window = overlay.get(WINDOWS, family.name, envelope.key)
-    if window is None:
-        return None
-    known = overlay.get(ANSWERS, family.name, envelope.key, envelope.command_id)
-    if known is None or now - known.at >= limits.repeat_ms:
-        return None
-    if window.latest - known.number >= limits.repeat_limit:
-        return None
-    body: dict[str, Any] = dict(known.body)
-    for field, what in known.by_reference.items():
-        body[field] = family.machine.recall(what, envelope.key, overlay)
-    return Answer(known.ok, body)
+class Repeats:
+    """What one batch of a lane remembers and recalls."""
 
+    def __init__(self, overlay: Overlay, timers: TimerQueue, limits: RepeatLimits) -> None:
+        self._overlay = overlay
+        self._timers = timers
+        self._limits = limits
 
-def remember(
-    overlay: Overlay,
-    timers: TimerQueue,
-    family: Family,
-    envelope: Envelope,
-    answer: Answer,
-    now: int,
-    limits: RepeatLimits,
-) -> None:
-    """Keep the answer to a command; what an answer holds by reference is not copied."""
-    name, key = family.name, envelope.key
-    window = overlay.get(WINDOWS, name, key)
-    if window is None:
-        timers.schedule(_TIMER_FAMILY + name, key, _TIMER_NAME, now + limits.repeat_ms)
-    number = window.latest + 1 if window is not None else 1
-    overlay.put(WINDOWS, (name, key), RepeatWindow(latest=number))
-    body = answer.body
-    if answer.by_reference:
-        body = {field: value for field, value in body.items() if field not in answer.by_reference}
-    remembered = Remembered(number=number, at=now, ok=answer.ok, body=body, by_reference=answer.by_reference)
-    overlay.put(ANSWERS, (name, key, envelope.command_id), remembered)
-    if number % _PRUNE_EVERY == 0:
-        _prune(overlay, name, key, number - limits.repeat_limit, now - limits.repeat_ms)
+    def recall(self, family: Family, envelope: Envelope, now: int) -> Answer | None:
+        """The first answer to a command id that is still remembered, else None."""
+        overlay, name, key = self._overlay, family.name, envelope.key
+        window = overlay.get(WINDOWS, name, key)
+        if window is None:
+            return None
+        known = overlay.get(ANSWERS, name, key, envelope.command_id)
+        if known is None or now - known.at >= self._limits.repeat_ms:
+            return None
+        if window.latest - known.number >= self._limits.repeat_limit:
+            return None
+        body: dict[str, Any] = dict(known.body)
+        for field, what in known.by_reference.items():
+            body[field] = family.machine.recall(what, key, overlay)
+        return Answer(known.ok, body)
 
+    def remember(self, family: Family, envelope: Envelope, answer: Answer, now: int) -> None:
+        """Keep the answer to a command; what an answer holds by reference is not copied."""
+        overlay, name, key = self._overlay, family.name, envelope.key
+        window = overlay.get(WINDOWS, name, key)
+        if window is None:
+            self._timers.schedule(_TIMER_FAMILY + name, key, _TIMER_NAME, now + self._limits.repeat_ms)
+            number = 1
+        else:
+            number = window.latest + 1
+        overlay.put(WINDOWS, (name, key), RepeatWindow(number))
+        body, by_reference = answer.body, answer.by_reference
+        if by_reference:
+            body = {field: value for field, value in body.items() if field not in by_reference}
+        overlay.put(
+            ANSWERS, (name, key, envelope.command_id), Remembered(number, now, answer.ok, body, by_reference)
+        )
+        if number % _PRUNE_EVERY == 0:
+            limits = self._limits
+            self._prune(name, key, number - limits.repeat_limit, now - limits.repeat_ms)
 
-def expire(overlay: Overlay, timers: TimerQueue, timer: DueTimer, now: int, limits: RepeatLimits) -> None:
-    """The key's timer: drop what is too old, and come again for the rest."""
-    name = timer.family.removeprefix(_TIMER_FAMILY)
-    oldest = _prune(overlay, name, timer.key, 0, now - limits.repeat_ms)
-    if oldest is None:
-        overlay.put(WINDOWS, (name, timer.key), None)
-    else:
-        timers.schedule(timer.family, timer.key, timer.name, oldest + limits.repeat_ms)
+    def expire(self, timer: DueTimer, now: int) -> None:
+        """The key's timer: drop what is too old, and come again for the rest."""
+        name = timer.family.removeprefix(_TIMER_FAMILY)
+        oldest = self._prune(name, timer.key, 0, now - self._limits.repeat_ms)
+        if oldest is None:
+            self._overlay.put(WINDOWS, (name, timer.key), None)
+        else:
+            self._timers.schedule(timer.family, timer.key, timer.name, oldest + self._limits.repeat_ms)
 
+    def forget(self, family: Family, key: str) -> None:
+        """Drop all that is remembered of a key."""
+        for parts, _ in list(self._overlay.scan(ANSWERS, family.name, key)):
+            self._overlay.put(ANSWERS, parts, None)
+        self._overlay.put(WINDOWS, (family.name, key), None)
+        self._timers.cancel(_TIMER_FAMILY + family.name, key, _TIMER_NAME)
 
-def forget(overlay: Overlay, timers: TimerQueue, family: Family, key: str) -> None:
-    """Drop all that is remembered of a key."""
-    for parts, _ in list(overlay.scan(ANSWERS, family.name, key)):
-        overlay.put(ANSWERS, parts, None)
-    overlay.put(WINDOWS, (family.name, key), None)
-    timers.cancel(_TIMER_FAMILY + family.name, key, _TIMER_NAME)
-
-
-def _prune(overlay: Overlay, family: str, key: str, up_to: int, before: int) -> int | None:
-    """Drop answers numbered `up_to` or lower, or not newer than `before`; returns when the oldest kept was made."""
-    oldest: int | None = None
-    for parts, answer in list(overlay.scan(ANSWERS, family, key)):
-        if answer.number <= up_to or answer.at <= before:
-            overlay.put(ANSWERS, parts, None)
-        elif oldest is None or answer.at < oldest:
-            oldest = answer.at
-    return oldest
+    def _prune(self, family: str, key: str, up_to: int, before: int) -> int | None:
+        """Drop answers numbered `up_to` or lower, or not newer than `before`; returns when the oldest kept was made."""
+        oldest: int | None = None
+        for parts, answer in list(self._overlay.scan(ANSWERS, family, key)):
+            if answer.number <= up_to or answer.at <= before:
+                self._overlay.put(ANSWERS, parts, None)
+            elif oldest is None or answer.at < oldest:
+                oldest = answer.at
+        return oldest

@@ -147,10 +147,11 @@ class SmallLane:
         for topic, to_key, value in decision.outputs:
             self.outputs.append((topic, to_key, value))
             self._note(f"{topic} {to_key}".encode(), value)
-        for to, command_id, answer in decision.late_answers:
-            assert self._addresses[to.correlation_id] == command_id, "answered at another's address"
-            self.late.append((command_id, _reply(answer)))
-            self._note(to.correlation_id, encode([to.partition, command_id, answer.ok, answer.body]))
+        for late in decision.late_answers:
+            to, answer = late.reply_to, late.answer
+            assert self._addresses[to.correlation_id] == late.command_id, "answered at another's address"
+            self.late.append((late.command_id, _reply(answer)))
+            self._note(to.correlation_id, encode([to.partition, late.command_id, answer.ok, answer.body]))
         if decision.answer is not None:
             self._note(b"answer", encode([decision.answer.ok, decision.answer.body]))
         if decision.forgets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from agents.machine import Decision, Request, View
@@ -32,16 +33,10 @@ def append(request: Request[EventsAppend], view: View) -> Decision:
     event = command.event
     seq = head.latest_seq + 1
     ts = request.now if event.ts is None else event.ts
-    value = encode(
-        {
-            "seq": seq,
-            "runId": run_id,
-            "type": event.type,
-            "ts": ts,
-            **_own_fields(event),
-            "commandId": command.command_id,
-        }
-    )
+    fields = {"seq": seq, "runId": run_id, "type": event.type, "ts": ts}
+    _OWN_FIELDS[type(event)](event, fields)
+    fields["commandId"] = command.command_id
+    value = encode(fields)
     decision = Decision()
     store_event(decision, run_id, seq, value)
     head = replace(head, status="running", latest_seq=seq)
@@ -68,21 +63,34 @@ def store_event(decision: Decision, run_id: str, seq: int, value: bytes) -> None
     decision.emit(_TOPIC, run_id, value)
 
 
-def _own_fields(event: StatusEventInput | LogEventInput | ProgressEventInput) -> dict[str, Any]:
-    if isinstance(event, LogEventInput):
-        return {"line": event.line}
-    logs = event.logs
-    if logs is not None:
-        logs = [line for line in logs if isinstance(line, str)]
-    if isinstance(event, StatusEventInput):
-        return {"status": event.status} if logs is None else {"status": event.status, "logs": logs}
-    return {
-        "status": event.status,
-        "logs": logs,
-        "activeNodeId": event.active_node_id,
-        "activeArtifactTableNamespace": event.active_artifact_table_namespace,
-        "updatedAt": event.updated_at,
-    }
+def _status_fields(event: StatusEventInput, fields: dict[str, Any]) -> None:
+    fields["status"] = event.status
+    if event.logs is not None:
+        fields["logs"] = _strings(event.logs)
+
+
+def _log_fields(event: LogEventInput, fields: dict[str, Any]) -> None:
+    fields["line"] = event.line
+
+
+def _progress_fields(event: ProgressEventInput, fields: dict[str, Any]) -> None:
+    fields["status"] = event.status
+    fields["logs"] = None if event.logs is None else _strings(event.logs)
+    fields["activeNodeId"] = event.active_node_id
+    fields["activeArtifactTableNamespace"] = event.active_artifact_table_namespace
+    fields["updatedAt"] = event.updated_at
+
+
+def _strings(items: list[Any]) -> list[str]:
+    return [item for item in items if isinstance(item, str)]
+
+
+_OWN_FIELDS: dict[type[Any], Callable[[Any, dict[str, Any]], None]] = {
+    StatusEventInput: _status_fields,
+    LogEventInput: _log_fields,
+    ProgressEventInput: _progress_fields,
+}
+"""What each kind of event adds to the fields that all have."""
 
 
 def _read_events(view: View, run_id: str, head: RunHead, after_seq: int, limit: int) -> dict[str, Any]:
