@@ -1,0 +1,78 @@
+"""What the commands about launch state and instances answer (spec wire 7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas.results import Result
+
+
+class RetryPutResult(Result):
+    """`retry.put`: how large the stored state is, and until when it is kept."""
+
+    bytes: int
+    """Of the stored record's JSON, in UTF-8; at most 110,000."""
+    expires_at: int
+    """In ms since the epoch."""
+    retry_attempts: int
+    """Attempts that were claimed before; putting again keeps them."""
+
+
+class RetryClaimResult(Result):
+    """`retry.claim`: whether an attempt was given. Without a stored state there are no params."""
+
+    claimed: bool
+    """False when nothing is stored, or all attempts are used up."""
+    attempts: int
+    """Attempts that were claimed so far, this one included."""
+    params: Any = None
+    """As they were stored; in an answer that comes again, as they are stored by then."""
+    params_ref: Any = None
+    """Likewise."""
+    params_bytes: int | float | None = None
+    """Likewise."""
+
+
+class LaunchPutResult(Result):
+    """`launch.put`: until when the retry state and the sessions are kept."""
+
+    session_count: int
+    """How many sessions were stored."""
+    retry_expires_at: int
+    """In ms since the epoch."""
+    db_sessions_expires_at: int
+    """In ms since the epoch."""
+
+
+class Instance(Result):
+    """Which executor instance runs a run."""
+
+    instance_id: str
+    """As it was put."""
+    attempt: int | None
+    """As it was put."""
+    ttl_ms: int
+    """How long the record was to be kept when it was put."""
+
+
+class InstancePutResult(Result):
+    """`instance.put`: the record as it is stored."""
+
+    instance: Instance
+    """As it is stored."""
+
+
+class InstanceGetResult(Result):
+    """`instance.get`: the record, null when there is none or when it has expired."""
+
+    instance: Instance | None
+    """Null when there is none."""
+
+
+LAUNCH_RESULTS: dict[str, type[Result]] = {
+    "retry.put": RetryPutResult,
+    "retry.claim": RetryClaimResult,
+    "launch.put": LaunchPutResult,
+    "instance.put": InstancePutResult,
+    "instance.get": InstanceGetResult,
+}

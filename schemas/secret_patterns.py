@@ -1,0 +1,25 @@
+"""What looks like a secret in the clear: URLs with a password, names of secrets with a value, well-known tokens."""
+
+from __future__ import annotations
+
+import re
+
+_PATTERNS = re.compile(
+    r"""
+    ://[^\s/@:]*:[^\s@]+@                                     # a URL with a password
+    | \b(?:password|passwd|pwd|pgpassword|secret|token|api_?key|access_?key|private_?key|credentials?)
+      ["']?\s*[=:]\s*["']?[^\s"',;}]                          # password=..., "token": "..."
+    | -----BEGIN\ [A-Z ]*KEY
+    | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b                           # AWS
+    | \bgh[pousr]_[A-Za-z0-9]{20}                             # GitHub
+    | \bxox[abeprs]-[A-Za-z0-9]                               # Slack
+    | \b[sr]k[_-](?:live|test|proj|ant)[_-][A-Za-z0-9]        # payment and model providers
+    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.                # a JSON web token
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a text holds something that looks like a secret. A random password cannot be told from a name."""
+    return _PATTERNS.search(text) is not None
