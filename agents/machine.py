@@ -25,8 +25,10 @@ class View(Protocol):
     def get(self, table: Table[R], *key: KeyPart) -> R | None:
         """The record of a whole key, or None."""
 
-    def scan(self, table: Table[R], *prefix: KeyPart) -> Iterator[tuple[tuple[Any, ...], R]]:
-        """All (key parts, record) whose key begins with `prefix`, in key order."""
+    def scan(
+        self, table: Table[R], *prefix: KeyPart, start: tuple[KeyPart, ...] | None = None
+    ) -> Iterator[tuple[tuple[Any, ...], R]]:
+        """All (key parts, record) whose key begins with `prefix`, in key order, from key `start` on."""
 
 
 class Request(Value, Generic[R], frozen=True):
@@ -80,6 +82,9 @@ Output = tuple[str, str, bytes]
 
 Message = tuple[str, str, bytes]
 """(topic, key, value): a command for another key, in the partition that owns the key."""
+
+AT_ONCE = 0
+"""When a timer is due that fires right after the command or timer that sets it."""
 
 TimerChange = tuple[str, int | None, Any]
 """(name, due, payload): schedule the key's timer of this name (again), or cancel it (`due` None)."""

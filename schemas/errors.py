@@ -26,6 +26,7 @@ class ErrorCode(StrEnum):
     RUN_NOT_ENDED = "RUN_NOT_ENDED"
     ATTEMPT_SUPERSEDED = "ATTEMPT_SUPERSEDED"
     TOO_MANY_WAITS = "TOO_MANY_WAITS"
+    CALL_FENCED = "CALL_FENCED"
     OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
     INTERNAL_ERROR = "INTERNAL_ERROR"
     COMMANDS_EXPIRED = "COMMANDS_EXPIRED"
@@ -107,6 +108,12 @@ ERRORS: dict[ErrorCode, ErrorInfo] = {
     ),
     ErrorCode.TOO_MANY_WAITS: ErrorInfo(
         "1,000 commands wait on this run already.", "Share one wait, or follow `run-events`.", ("reply",)
+    ),
+    ErrorCode.CALL_FENCED: ErrorInfo(
+        "The fencing number does not hold (any more): another one got the call, or its result is published. "
+        "`error.fencingNumber` is the newest one that was given; 0 when nobody has claimed the call.",
+        "Drop what was executed under this number, and claim the call again: it is executed once.",
+        ("reply",),
     ),
     ErrorCode.OUTPUT_TOO_LARGE: ErrorInfo(
         "What the command would write does not fit into a record. Nothing of it took effect.",

@@ -16,7 +16,9 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel, TypeAdapter
 
-from schemas import stored
+from schemas import stored_calls  # noqa: F401 - its records are exported, too.
+from schemas.call_results import CallOutcome
+from schemas.child_results import ChildState
 from schemas.commands import CommandSet
 from schemas.dispatches import Dispatch
 from schemas.envelope import MAX_COMMAND_ID_CHARACTERS, MAX_KEY_BYTES
@@ -122,7 +124,7 @@ def _of_records() -> Schema:
 
 
 def _subclasses(base: type[Stored]) -> Iterable[type[Stored]]:
-    return [record for record in base.__subclasses__() if record.__module__ == stored.__name__]
+    return [record for record in base.__subclasses__() if record.__module__.startswith("schemas.")]
 
 
 def _models_named(names: Iterable[str]) -> list[type[BaseModel]]:
@@ -189,5 +191,7 @@ _VALUES: dict[str, Callable[[], Schema]] = {
     "Dispatch": lambda: _of_model(Dispatch),
     "Reply": lambda: _of_model(Reply),
     "Stored": _of_records,
+    "ChildState": lambda: _of_model(ChildState),
+    "CallOutcome": lambda: _of_model(CallOutcome),
 }
 """The schemas of the values that topics name."""

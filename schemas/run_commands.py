@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 from pydantic import Discriminator, StringConstraints, TypeAdapter, model_validator
 
 from schemas import topics
+from schemas.call_commands import CALL_COMMANDS
+from schemas.child_commands import CHILD_COMMANDS
 from schemas.commands import Command, CommandSet
 from schemas.errors import ErrorCode
 from schemas.events import EventInput, TerminalStatus
@@ -131,6 +133,8 @@ MODELS: tuple[type[Command], ...] = (
     EventsList,
     TerminalSet,
     TerminalGet,
+    *CHILD_COMMANDS,
+    *CALL_COMMANDS,
 )
 
 AnyRunCommand: Any = Annotated[Union[(*MODELS,)], Discriminator("type")]

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
+from schemas.call_results import CALL_RESULTS
+from schemas.child_results import CHILD_RESULTS
+from schemas.results import Result
 from schemas.terminals import TerminalState
-
-
-class Result(BaseModel):
-    """Base of the results; unknown fields are ignored, so that a newer coordinator can say more."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
 
 class SubmitResult(Result):
@@ -120,5 +114,7 @@ RUN_RESULTS: Final[dict[str, type[Result]]] = {
     "events.list": ListResult,
     "terminal.set": TerminalSetResult,
     "terminal.get": TerminalGetResult,
+    **CHILD_RESULTS,
+    **CALL_RESULTS,
 }
 """What each command answers, by its type."""

@@ -71,14 +71,16 @@ class RunHead(Stored, frozen=True):
     evicts_at: int | None = None
     """When the run is evicted because it was finished; None before `run.finish`."""
     evicted: bool = False
-    """Only `status`, `latest_seq` and `ended_at` are left."""
+    """Only `status`, `latest_seq` and `ended_at` are left, and what is still to be deleted."""
+    calls: int = 0
+    """How many calls the run has; number of the newest."""
 
 
 class RunWait(Stored, frozen=True):
-    """A question that waits. Table `run.wait`, key (run id, seq that answers it, wait number)."""
+    """A question that waits. Table `run.wait`, key (run id, subject, order, wait number)."""
 
     kind: str
-    """The type of the command: `events.list` or `run.status`."""
+    """The type of the command, such as `events.list`."""
     command_id: str
     partition: int
     """Reply partition."""
@@ -86,6 +88,20 @@ class RunWait(Stored, frozen=True):
     """In base64 where it is stored."""
     trace: bool = False
     """`run.status`: the answer has the traces."""
+    owner: str | None = None
+    """`call.await`: who would take the lease."""
+    lease_ms: int = 0
+    """`call.await`: how long that lease would last."""
+    call: int = 0
+    """`call.await`: number of the call whose lease would be taken."""
+
+
+class WaitGroup(Stored, frozen=True):
+    """The waits on one subject. Table `run.wait_group`, key (run id, subject)."""
+
+    waits: int = 0
+    claimers: int = 0
+    """Those that would take a call's lease."""
 
 
 class Remembered(Stored, frozen=True):

@@ -153,6 +153,10 @@ def _one_command(command: str, is_question: bool, schema: Schema, common: set[st
             parts.append(_table(_COLUMNS, _fields(definition)))
     result = _schema(f"result.{command}.json")
     parts += ["The reply's `result`:", _table(_COLUMNS, _fields(result, as_written=True))]
+    for name, definition in result.get("$defs", {}).items():
+        if not any(spec.values == (name,) for spec in TOPICS.values()):
+            parts += [f"`{name}`: {definition['description']}"]
+            parts.append(_table(_COLUMNS, _fields(definition, as_written=True)))
     links = [f"[{kind}]({_SCHEMAS}/{kind}.{command}.json)" for kind in ("command", "result")]
     return [*parts, f"JSON Schema: {', '.join(links)}."]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from schemas.events import TerminalStatus
+from schemas.results import Result
 from schemas.run_results import (
     AppendResult,
     CancelResult,
     FinishResult,
     ListResult,
-    Result,
     StatusResult,
     SubmitResult,
     TerminalGetResult,

@@ -103,10 +103,12 @@ class SmallLane:
         data = self.state.get(at)
         return None if data is None else table.decode(data)
 
-    def scan(self, table: Table[Any], *prefix: KeyPart) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    def scan(
+        self, table: Table[Any], *prefix: KeyPart, start: tuple[KeyPart, ...] | None = None
+    ) -> Iterator[tuple[tuple[Any, ...], Any]]:
         """See `agents.machine.View`."""
-        first = table.key(*prefix)
-        for at in sorted(key for key in self.state if key.startswith(first)):
+        within, first = table.key(*prefix), table.key(*start or prefix)
+        for at in sorted(key for key in self.state if key.startswith(within) and key >= first):
             self.touched.reads.append(at)
             yield table.parts(at), table.decode(self.state[at])
 

@@ -9,7 +9,7 @@ from agents.run.event_log import store_event
 from agents.run.eviction import schedule_eviction
 from agents.run.refusals import TERMINAL, attempt_superseded, is_superseded, run_ended
 from agents.run.tables import HEADS, TERMINALS, UNKNOWN_RUN
-from agents.run.waits import answer_waits
+from agents.run.waits import answer_end
 from schemas.json_codec import decode, embed, encode, same_value
 from schemas.run_commands import RunCancel, TerminalGet, TerminalSet
 from schemas.stored import RunHead, replace
@@ -99,7 +99,7 @@ def _end(
     decision.emit(_TOPIC, run_id, state)
     head = replace(head, status=end["status"], latest_seq=seq, ended_at=now)
     if head.waits:
-        head = answer_waits(decision, view, run_id, head, event, terminal)
+        head = answer_end(decision, view, run_id, head, event, terminal)
     decision.put(HEADS, (run_id,), head)
     schedule_eviction(decision, now)
     return state

@@ -7,17 +7,14 @@ from typing import Any
 
 from agents.machine import Decision, Request, View
 from agents.run.refusals import attempt_superseded, is_superseded, run_ended
-from agents.run.results import MAX_KEPT_EVENTS, events_result, first_kept
+from agents.run.results import MAX_KEPT_EVENTS, events_result, first_kept, listed
 from agents.run.tables import EVENTS, HEADS, UNKNOWN_RUN
-from agents.run.waits import answer_waits, wait_for_event
+from agents.run.waits import OF_EVENTS, answer_event, wait
 from schemas.events import LogEventInput, ProgressEventInput, StatusEventInput
-from schemas.json_codec import embed, encode
+from schemas.json_codec import encode
 from schemas.run_commands import EventsAppend, EventsList
 from schemas.stored import RunHead, replace
 from schemas.topics import RUN_EVENTS
-
-MAX_LISTED_BYTES = 768 * 1024
-"""Of the events in one answer."""
 
 _TOPIC = RUN_EVENTS.name
 
@@ -41,7 +38,7 @@ def append(request: Request[EventsAppend], view: View) -> Decision:
     store_event(decision, run_id, seq, value)
     head = replace(head, status="running", latest_seq=seq)
     if head.waits:
-        head = answer_waits(decision, view, run_id, head, value)
+        head = answer_event(decision, view, run_id, head, value)
     decision.put(HEADS, (run_id,), head)
     return decision.succeed({"seq": seq, "ts": ts})
 
@@ -51,7 +48,7 @@ def list_events(request: Request[EventsList], view: View) -> Decision:
     run_id, command = request.key, request.command
     head = view.get(HEADS, run_id) or UNKNOWN_RUN
     if command.timeout_ms > 0 and command.after_seq >= head.latest_seq and head.ended_at is None:
-        return wait_for_event(request, head)
+        return wait(request, view, head, OF_EVENTS, command.timeout_ms, order=command.after_seq + 1)
     return Decision().succeed(_read_events(view, run_id, head, command.after_seq, command.limit))
 
 
@@ -94,17 +91,16 @@ _OWN_FIELDS: dict[type[Any], Callable[[Any, dict[str, Any]], None]] = {
 
 
 def _read_events(view: View, run_id: str, head: RunHead, after_seq: int, limit: int) -> dict[str, Any]:
-    events: list[Any] = []
     if head.evicted:
-        return events_result(head, events)
+        return events_result(head, [])
     first = max(after_seq + 1, first_kept(head.latest_seq))
-    size = 0
-    for seq in range(first, min(first + limit, head.latest_seq + 1)):
-        value = view.get(EVENTS, run_id, seq)
-        if value is None:
-            raise LookupError(f"event {seq} is missing, though the run's latest is {head.latest_seq}")
-        size += len(value)
-        if events and size > MAX_LISTED_BYTES:
-            break
-        events.append(embed(value))
+    last = min(first + limit - 1, head.latest_seq)
+    events = listed(_kept_event(view, run_id, head, seq) for seq in range(first, last + 1))
     return events_result(head, events, more=first + len(events) <= head.latest_seq)
+
+
+def _kept_event(view: View, run_id: str, head: RunHead, seq: int) -> bytes:
+    event = view.get(EVENTS, run_id, seq)
+    if event is None:
+        raise LookupError(f"event {seq} is missing, though the run's latest is {head.latest_seq}")
+    return event

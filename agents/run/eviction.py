@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from agents.machine import Decision, FiredTimer, Request, View
+from itertools import dropwhile
+from typing import Any
+
+from agents.machine import AT_ONCE, Decision, FiredTimer, Request, View
 from agents.run.refusals import run_ended, run_not_found
 from agents.run.results import first_kept
-from agents.run.tables import EVENTS, HEADS, TERMINALS, UNKNOWN_RUN
+from agents.run.tables import CALL_RESULTS, CALLS, CHILDREN, EVENTS, HEADS, TERMINALS, UNKNOWN_RUN
+from agents.tables import KeyPart, Table
 from schemas.errors import ErrorCode
 from schemas.run_commands import RunFinish
 from schemas.stored import RunHead, replace
@@ -17,7 +21,14 @@ EVICTED_AFTER_FINISH_MS = 60 * 1000
 FORGOTTEN_AFTER_MS = int(RUN_EVENTS.settings["retention.ms"])
 """As long as an event of the run may be on `run-events`, its `seq` must not start again."""
 
-EVICT, FORGET = "evict", "forget"
+EVICT, SWEEP, FORGET = "evict", "sweep", "forget"
+
+MAX_SWEPT_RECORDS = 500
+MAX_SWEPT_BYTES = 4 * 1024 * 1024
+"""Of what one step of an eviction reads and deletes: a run may have any number of calls and child results."""
+
+_SWEPT: tuple[Table[Any], ...] = (CALLS, CHILDREN)
+"""Tables of which a run may have any number of records; they are deleted in this order, step by step."""
 
 
 def schedule_eviction(decision: Decision, ended_at: int) -> None:
@@ -47,7 +58,10 @@ def finish(request: Request[RunFinish], view: View) -> Decision:
 
 
 def evict(timer: FiredTimer, view: View) -> Decision:
-    """Delete all but the end's time and status and the latest `seq`; the remembered answers go too."""
+    """Delete all but the end's time and status and the latest `seq`; the remembered answers go too.
+
+    What a run may have any number of is not answered any more from now on, and deleted in steps.
+    """
     run_id = timer.key
     decision = Decision()
     head = view.get(HEADS, run_id)
@@ -60,6 +74,15 @@ def evict(timer: FiredTimer, view: View) -> Decision:
     decision.put(HEADS, (run_id,), rest)
     decision.schedule(FORGET, timer.now + FORGOTTEN_AFTER_MS)
     decision.forgets = True
+    _sweep(decision, view, run_id, _SWEPT[0].name, ())
+    return decision
+
+
+def sweep(timer: FiredTimer, view: View) -> Decision:
+    """The next step of an eviction."""
+    decision = Decision()
+    table, *start = timer.payload
+    _sweep(decision, view, timer.key, table, tuple(start))
     return decision
 
 
@@ -70,3 +93,19 @@ def forget(timer: FiredTimer, view: View) -> Decision:
     if head is not None and head.evicted:
         decision.delete(HEADS, (timer.key,))
     return decision
+
+
+def _sweep(decision: Decision, view: View, run_id: str, first_table: str, start: tuple[KeyPart, ...]) -> None:
+    """Delete records from a key of a table on; what is left is the next step's."""
+    records = size = 0
+    for table in dropwhile(lambda table: table.name != first_table, _SWEPT):
+        for key, record in view.scan(table, run_id, start=start or None):
+            if records == MAX_SWEPT_RECORDS or size > MAX_SWEPT_BYTES:
+                decision.schedule(SWEEP, AT_ONCE, [table.name, *key])
+                return
+            decision.delete(table, key)
+            if table is CALLS and record.ok is not None:
+                decision.delete(CALL_RESULTS, (run_id, record.number))
+            records += 1
+            size += len(record) if isinstance(record, bytes) else 0
+        start = ()

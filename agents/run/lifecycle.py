@@ -10,7 +10,7 @@ from agents.run.instance_id import instance_id
 from agents.run.refusals import run_ended, run_not_found
 from agents.run.results import status_result
 from agents.run.tables import HEADS, TERMINALS, UNKNOWN_RUN
-from agents.run.waits import answer_waits, wait_for_end
+from agents.run.waits import OF_END, answer_event, wait
 from schemas.json_codec import decode, encode
 from schemas.run_commands import RunStatus, RunSubmit
 from schemas.stored import replace
@@ -46,7 +46,7 @@ def submit(request: Request[RunSubmit], view: View) -> Decision:
     decision.emit(_TOPIC, run_id, encode(_dispatch(command, instance, 1, now)))
     head = replace(head, status="running", latest_seq=seq, attempt=1, instance_id=instance, submit_seq=seq)
     if head.waits:
-        head = answer_waits(decision, view, run_id, head, event)
+        head = answer_event(decision, view, run_id, head, event)
     decision.put(HEADS, (run_id,), head)
     return decision.succeed(_submitted(run_id, seq), runId=RUN_ID)
 
@@ -59,7 +59,7 @@ def status(request: Request[RunStatus], view: View) -> Decision:
         return run_not_found()
     trace = bool(command.trace == 1)  # True is 1 too.
     if command.wait_ms > 0 and head.ended_at is None:
-        return wait_for_end(request, head, trace=trace)
+        return wait(request, view, head, OF_END, command.wait_ms, trace=trace)
     stored = view.get(TERMINALS, run_id) if head.ended_at is not None else None
     terminal = decode(stored) if stored is not None else None
     return Decision().succeed(status_result(run_id, head, terminal, trace=trace))

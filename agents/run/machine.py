@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.machine import Decision, FiredTimer, Request, View
-from agents.run import ending, event_log, eviction, lifecycle, waits
-from agents.run.refusals import TERMINAL
-from agents.run.tables import TERMINALS
+from agents.run import call_listing, calls, child_results, ending, event_log, eviction, lifecycle, waits
+from agents.run.refusals import TERMINAL, recall_terminal
+from schemas import call_commands, child_commands
 from schemas import run_commands as commands
-from schemas.json_codec import embed
 
 RULES: dict[type[Any], Callable[[Request[Any], View], Decision]] = {
     commands.RunSubmit: lifecycle.submit,
@@ -24,14 +23,32 @@ RULES: dict[type[Any], Callable[[Request[Any], View], Decision]] = {
     commands.TerminalGet: ending.get_terminal,
     commands.RunCancel: ending.cancel,
     commands.RunFinish: eviction.finish,
+    child_commands.ChildTerminalSet: child_results.set_child,
+    child_commands.ChildTerminalGet: child_results.get_child,
+    child_commands.ChildTerminalAwait: child_results.await_child,
+    call_commands.CallClaim: calls.claim,
+    call_commands.CallRenew: calls.renew,
+    call_commands.CallPublish: calls.publish,
+    call_commands.CallAwait: calls.await_call,
+    call_commands.CallDebug: call_listing.list_calls,
 }
 
 TIMERS: dict[str, Callable[[FiredTimer, View], Decision]] = {
     waits.TIMER: waits.time_out,
+    waits.LEASE: calls.pass_on,
     eviction.EVICT: eviction.evict,
+    eviction.SWEEP: eviction.sweep,
     eviction.FORGET: eviction.forget,
 }
 """By the timer's name, or what stands before the colon in it."""
+
+RECALLED: dict[str, Callable[[str, str, View], Any]] = {
+    lifecycle.RUN_ID: lambda _, run_id, view: run_id,
+    TERMINAL: lambda _, run_id, view: recall_terminal(run_id, view),
+    calls.CALL: calls.recall,
+    child_results.CHILD: child_results.recall,
+}
+"""What answers hold by reference: the name, or what stands before the colon in it; takes what stands behind it."""
 
 
 class RunMachine:
@@ -47,10 +64,9 @@ class RunMachine:
         return rule(timer, view) if rule is not None else Decision()
 
     def recall(self, what: str, key: str, view: View) -> Any:
-        """The run's id, or its terminal state, which is None once it is evicted; answers hold no more by reference."""
-        if what == lifecycle.RUN_ID:
-            return key
-        if what != TERMINAL:
+        """The present value of what an answer holds by reference; None once it is evicted."""
+        kind, _, name = what.partition(":")
+        recalled = RECALLED.get(kind)
+        if recalled is None:
             raise ValueError(f"answers of runs hold no {what!r} by reference")
-        stored = view.get(TERMINALS, key)
-        return embed(stored) if stored is not None else None
+        return recalled(name, key, view)

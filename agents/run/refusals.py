@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from agents.machine import Answer, Decision, View
 from agents.run.tables import TERMINALS
 from schemas.errors import ErrorCode
@@ -23,6 +25,12 @@ def run_ended(run_id: str, head: RunHead, view: View) -> Decision:
     body = {"code": ErrorCode.RUN_ENDED.value, "message": message, "terminal": embed(terminal)}
     decision.answer = Answer(False, body, {"terminal": TERMINAL})
     return decision
+
+
+def recall_terminal(run_id: str, view: View) -> Any:
+    """The run's end, which answers hold by reference; None once it is evicted."""
+    stored = view.get(TERMINALS, run_id)
+    return embed(stored) if stored is not None else None
 
 
 def run_not_found() -> Decision:

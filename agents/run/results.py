@@ -1,17 +1,34 @@
-"""The results of the questions about a run, which are also the answers to those that waited (spec wire 3)."""
+"""The results of the questions about a run, which are also the answers to those that waited (spec wire 3 and 7)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from schemas.json_codec import embed
 from schemas.stored import RunHead
 
 MAX_KEPT_EVENTS = 500
+
+MAX_LISTED_BYTES = 768 * 1024
+"""Of what one answer lists."""
 
 
 def first_kept(latest_seq: int) -> int:
     """`seq` of the oldest event that is kept; 0 when there is none."""
     return max(1, latest_seq - MAX_KEPT_EVENTS + 1) if latest_seq else 0
+
+
+def listed(records: Iterable[bytes]) -> list[Any]:
+    """As many records (JSON) as one answer holds, embedded; one at least, if there is one (spec wire 2)."""
+    items: list[Any] = []
+    size = 0
+    for record in records:
+        size += len(record)
+        if items and size > MAX_LISTED_BYTES:
+            break
+        items.append(embed(record))
+    return items
 
 
 def events_result(head: RunHead, events: list[Any], *, more: bool = False) -> dict[str, Any]:
@@ -43,3 +60,33 @@ def status_result(
     if trace:
         result["traces"] = []
     return result
+
+
+def child_result(state: bytes | None) -> dict[str, Any]:
+    """The result of `child.terminal.get` and `.await`, from the stored state."""
+    return {"state": embed(state) if state is not None else None}
+
+
+def outcome_name(*, ok: bool) -> str:
+    """Under what name the outcome of a call is stored and answered."""
+    return "value" if ok else "error"
+
+
+def embed_outcome(outcome: bytes, *, ok: bool) -> Any:
+    """The value or error of a stored outcome, embedded: what stands between `{"value":` and `}`."""
+    return embed(outcome[len(outcome_name(ok=ok)) + len('{"":') : -1])
+
+
+def hit_result(outcome: bytes, *, ok: bool) -> dict[str, Any]:
+    """The result of `call.claim` and `call.await` when the call's outcome is there, as it is stored."""
+    return {"status": "hit", "ok": ok, outcome_name(ok=ok): embed_outcome(outcome, ok=ok)}
+
+
+def timeout_result() -> dict[str, Any]:
+    """The result of `call.await` when the call's result is not there in time."""
+    return {"status": "timeout"}
+
+
+def claimed_result(fencing_number: int, lease_expires_at: int) -> dict[str, Any]:
+    """The result of `call.claim` and `call.await` when the caller is to execute the call."""
+    return {"status": "claimed", "fencingNumber": fencing_number, "leaseExpiresAt": lease_expires_at}

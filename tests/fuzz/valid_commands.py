@@ -53,14 +53,16 @@ def valid_commands() -> list[ValidCommand]:
 def _bodies(commands: CommandSet, model: type[Command]) -> list[Body]:
     schema = TypeAdapter(model).json_schema()
     envelope = {"commandId": "c", commands.id_field: "k"}
-    required = [name for name in schema["required"] if name not in envelope]
     optional = [name for name in schema["properties"] if name not in schema["required"]]
-    kinds = {name: list(_examples(schema["properties"][name], schema)) for name in [*required, *optional]}
+    kinds = {name: list(_examples(field, schema)) for name, field in schema["properties"].items()}
     found: list[Body] = []
-    for values in itertools.product(*(kinds[name] for name in required)):
-        fields = dict(zip(required, values, strict=True))
-        _require_accepted(commands, {**fields, **envelope})
-        found.append(fields)
+    for alternative in schema.get("anyOf", [{"required": []}]):
+        names = [*schema["required"], *alternative["required"]]
+        required = [name for name in names if name not in envelope]
+        for values in itertools.product(*(kinds[name] for name in required)):
+            fields = dict(zip(required, values, strict=True))
+            _require_accepted(commands, {**fields, **envelope})
+            found.append(fields)
     # In both orders, since of two fields that exclude each other only the first one gets in.
     for names in (optional, optional[::-1]):
         complete = found[0]

@@ -14,6 +14,7 @@ from schemas.errors import ErrorCode
 from schemas.run_commands import RUN_COMMANDS
 from tests.property.json_values import NUMBERS, VALUES
 
+CALL = {"toolId": "t", "inputHash": "h"}
 REQUIRED: dict[str, dict[str, Any]] = {
     "run.submit": {"name": "n"},
     "run.status": {},
@@ -23,6 +24,14 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "events.list": {},
     "terminal.set": {"status": "completed"},
     "terminal.get": {},
+    "child.terminal.set": {"eventKey": "k"},
+    "child.terminal.get": {"eventKey": "k"},
+    "child.terminal.await": {"eventKey": "k"},
+    "call.claim": {**CALL, "owner": "o"},
+    "call.renew": {**CALL, "fencingNumber": 1},
+    "call.publish": {**CALL, "fencingNumber": 1, "value": 1},
+    "call.await": CALL,
+    "call.debug": {},
 }
 
 TEXTS = [
@@ -39,6 +48,7 @@ NUMBER_FIELDS = [
     ("events.append", "attempt"),
     ("terminal.set", "attempt"),
     ("terminal.set", "completedAt"),
+    ("child.terminal.set", "storedAt"),
 ]
 ANYTHING = [
     ("run.submit", "params"),
@@ -47,13 +57,26 @@ ANYTHING = [
     ("terminal.set", "result"),
     ("terminal.set", "totalRows"),
     ("terminal.set", "durationMs"),
+    ("child.terminal.set", "data"),
+    ("call.publish", "value"),
 ]
 CLAMPED = [
     ("run.status", "waitMs", 0, 2000, 0),
     ("events.list", "afterSeq", 0, 2**62, 0),
     ("events.list", "limit", 1, 500, 500),
     ("events.list", "timeoutMs", 0, 30_000, 0),
+    ("child.terminal.await", "timeoutMs", 0, 30_000, 0),
+    ("call.await", "timeoutMs", 0, 30_000, 0),
+    *((type_, "leaseMs", 1000, 3_600_000, 300_000) for type_ in ("call.claim", "call.renew", "call.await")),
 ]
+ELSEWHERE = {
+    ("run.submit", "sessions"),
+    ("call.await", "claim"),
+    ("call.await", "owner"),
+    ("call.publish", "error"),
+    ("call.publish", "onFailure"),
+}
+"""Optional fields that have tests of their own."""
 
 
 def parse(type_: str, **fields: Any) -> Command:
@@ -82,7 +105,7 @@ def test_every_command_is_covered() -> None:
     assert set(REQUIRED) == set(RUN_COMMANDS.by_type)
     covered = {(type_, name) for type_, name, *_ in [*TEXTS, *NUMBER_FIELDS, *ANYTHING, *CLAMPED]}
     covered |= {(type_, name) for type_, fields in REQUIRED.items() for name in fields}
-    covered.add(("run.submit", "sessions"))
+    covered |= ELSEWHERE
     for type_ in REQUIRED:
         own = wire(parse(type_)).keys() - {"type", "commandId", "runId"}
         assert own <= {name for of, name in covered if of == type_} | {"instanceId", "attempt"}
@@ -170,6 +193,86 @@ def test_params_and_params_ref_together_are_refused(params: Any, ref: Any) -> No
 
 
 @given(VALUES)
+def test_a_publish_tells_a_value_or_an_error(error: Any) -> None:
+    told: Any = RUN_COMMANDS.parse(
+        {"type": "call.publish", "commandId": "c", "runId": "r", **CALL, "fencingNumber": 1, "error": error}
+        | ({"value": None} if error is None else {})
+    )
+    assert exactly(told.error, error)
+    both = {"value": 1, "error": error}
+    if error is None:
+        assert read("call.publish", "error", None) is None
+    else:
+        with pytest.raises(FieldError) as raised:
+            parse("call.publish", **both)
+        assert raised.value.message == "give the value or the error, not both"
+
+
+@pytest.mark.parametrize("fields", [{}, {"error": None}])
+def test_a_publish_tells_something(fields: dict[str, Any]) -> None:
+    body = {"type": "call.publish", "commandId": "c", "runId": "r", **CALL, "fencingNumber": 1, **fields}
+    with pytest.raises(FieldError) as raised:
+        RUN_COMMANDS.parse(body)
+    assert raised.value.message == "give the value, or the error"
+
+
+@given(st.sampled_from(["keep", "release"]) | VALUES)
+def test_a_failure_is_kept_unless_it_is_to_be_released(value: Any) -> None:
+    assert read("call.publish", "onFailure", value) == ("release" if value == "release" else "keep")
+
+
+@given(VALUES, VALUES | st.text(min_size=190, max_size=210))
+def test_who_waits_to_claim_says_for_whom(claim: Any, owner: Any) -> None:
+    is_owner = isinstance(owner, str) and 1 <= len(owner) <= 200
+    assert exactly(read("call.await", "owner", owner), owner if is_owner else None)
+    if claim is True and not is_owner:
+        with pytest.raises(FieldError, match="owner"):
+            parse("call.await", claim=claim, owner=owner)
+    else:
+        assert exactly(wire(parse("call.await", claim=claim, owner=owner))["claim"], claim is True)
+
+
+_AROUND = "\t\n\v\f\r \u00a0\u1680\u2003\u2028\u2029\u202f\u205f\u3000\ufeff"
+
+
+@given(st.text(max_size=5), st.text(_AROUND, max_size=3), st.text(_AROUND, max_size=3))
+def test_an_event_key_is_trimmed_as_javascript_does(key: str, before: str, after: str) -> None:
+    key = f"a{key}b"
+    assert read("child.terminal.get", "eventKey", f"{before}{key}{after}") == key
+    assert read("child.terminal.get", "eventKey", f"\x1c{key}\x85") == f"\x1c{key}\x85"
+
+
+@pytest.mark.parametrize(
+    ("type_", "name"),
+    [
+        (type_, name)
+        for type_ in ("call.claim", "call.renew", "call.publish", "call.await")
+        for name in ("toolId", "inputHash")
+    ]
+    + [(f"child.terminal.{what}", "eventKey") for what in ("set", "get", "await")],
+)
+def test_names_have_1_to_512_bytes(type_: str, name: str) -> None:
+    for right in ("x", "x" * 512, "\u20ac" * 170 + "xx", "\0"):
+        assert read(type_, name, right) == right
+    for wrong in ("", "x" * 513, "\u20ac" * 171, None, 1, ["x"]):
+        with pytest.raises(FieldError) as raised:
+            read(type_, name, wrong)
+        assert raised.value.message.startswith(f"{name}: ")
+        assert raised.value.code is ErrorCode.INVALID_COMMAND
+
+
+@given(VALUES | NUMBERS)
+def test_a_fencing_number_is_a_positive_integer(value: Any) -> None:
+    is_right = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    for type_ in ("call.renew", "call.publish"):
+        if is_right:
+            assert read(type_, "fencingNumber", value) == value
+        else:
+            with pytest.raises(FieldError, match="fencingNumber"):
+                read(type_, "fencingNumber", value)
+
+
+@given(VALUES)
 def test_messages_about_fields_quote_no_value(value: Any) -> None:
     secret = ["s3cr3t" * 1000, value]
     for type_, fields in [
@@ -181,6 +284,12 @@ def test_messages_about_fields_quote_no_value(value: Any) -> None:
         ("events.append", {"event": {"type": secret}}),
         ("events.append", {"event": {"type": "log", "line": secret}}),
         ("events.append", {"event": secret}),
+        ("child.terminal.set", {"eventKey": secret[0]}),
+        ("call.claim", {"toolId": secret[0]}),
+        ("call.claim", {"inputHash": secret}),
+        ("call.claim", {"owner": secret[0]}),
+        ("call.publish", {"fencingNumber": secret[0]}),
+        ("call.publish", {"value": secret, "error": secret}),
     ]:
         with pytest.raises(FieldError) as raised:
             parse(type_, **fields)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agents.run.tables import HEADS
+from agents.run.waits import OF_EVENTS
 from tests.run_lane import DAY, HOUR, MINUTE, RunLane, code, result
 
 
@@ -91,12 +92,22 @@ def test_7_days_after_its_eviction_a_run_is_forgotten(lane: RunLane) -> None:
     assert len(lane.values("run-dispatch")) == 2
 
 
-@pytest.mark.parametrize("name", ["evict", "forget", "unheard-of", "wait:7"])
-def test_a_timer_without_meaning_does_nothing(lane: RunLane, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "payload"),
+    [
+        ("evict", None),
+        ("forget", None),
+        ("unheard-of", None),
+        ("wait:7", [OF_EVENTS, 1, 7]),
+        ("lease:7", ["tool", "hash"]),
+        ("sweep", ["run.call"]),
+    ],
+)
+def test_a_timer_without_meaning_does_nothing(lane: RunLane, name: str, payload: Any) -> None:
     lane.log()
     before = dict(lane.state)
     for run in ("r", "unknown"):
-        lane.fire(run, name, [1, 7])
+        lane.fire(run, name, payload)
     assert lane.state == before
     assert lane.forgotten == []
     assert lane.late == []
