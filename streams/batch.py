@@ -40,7 +40,11 @@ MAX_REPLY_BYTES = MAX_OUTPUT_BYTES + 32 * 1024
 MAX_BATCH_OUTPUT_BYTES = 16 * 1024 * 1024
 """A batch that has made so many bytes of outputs takes no further commands: questions may have large answers."""
 
+MAX_BATCH_CHANGES = 50_000
+"""A batch that has changed so many records takes no further commands: an eviction deletes hundreds."""
+
 MAX_TIMERS_AT_ONCE = 1000
+"""A batch fires at most so many timers, and takes no further commands once it has."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +115,19 @@ class Batch:
         self.watermarks = dict(progress.watermarks)
         self.clock = progress.clock
         self._transactions = progress.transactions
+        self.max_timers = MAX_TIMERS_AT_ONCE
         self._read = 0
+        self._changes = 0
         self._output_bytes = 0
 
     @property
     def is_full(self) -> bool:
         """The batch should be committed before it takes more."""
-        return self._output_bytes >= MAX_BATCH_OUTPUT_BYTES
+        return (
+            self._output_bytes >= MAX_BATCH_OUTPUT_BYTES
+            or self._changes >= MAX_BATCH_CHANGES
+            or self.counts.timers >= self.max_timers
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -158,9 +168,17 @@ class Batch:
         self._read += 1
 
     def fire_due(self, now: int) -> None:
-        """Fire the timers that are due by `now`, at most `MAX_TIMERS_AT_ONCE`."""
+        """Fire the timers that are due by `now`, at most `max_timers` in the whole batch."""
         self.clock = max(self.clock, now)
         self._fire_due()
+
+    def bury_due(self, now: int, code: ErrorCode, message: str) -> None:
+        """Dead-letter the first of the timers that are due by `now`, without firing it."""
+        self.clock = max(self.clock, now)
+        for timer in self.timers.take_due(self.clock, 1):
+            self.timers.claim(timer)
+            self._bury_timer(timer, Failure(code, message))
+            self._read += 1
 
     def changes(self) -> list[StateChange]:
         """All state changes, the lane's progress included."""
@@ -172,7 +190,7 @@ class Batch:
         return LaneProgress(watermarks=self.watermarks, clock=self.clock, transactions=self._transactions + 1)
 
     def _fire_due(self) -> None:
-        for timer in self.timers.take_due(self.clock, MAX_TIMERS_AT_ONCE):
+        for timer in self.timers.take_due(self.clock, max(0, self.max_timers - self.counts.timers)):
             if self.is_full:
                 return
             if not self.timers.claim(timer):
@@ -266,6 +284,7 @@ class Batch:
     def _take(self, family: Family, key: str, decision: Decision) -> None:
         """Apply a decision, all but its answer."""
         put = self.overlay.put
+        self._changes += len(decision.changes)
         for table, at, record in decision.changes:
             if type(record) is bytes and len(record) > MAX_OUTPUT_BYTES:
                 what = f"a record of {table.name}"

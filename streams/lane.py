@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from schemas.errors import ErrorCode
 from schemas.stored import LaneProgress
 from streams.batch import Batch, BatchCounts, LaneRules
 from streams.lane_log import LaneLog
 from streams.lane_tables import PROGRESS, TIMERS
+from streams.poison_search import PoisonSearch, UnwritableError
 from streams.ports import (
     CommandRecord,
     LaneLostError,
@@ -123,8 +123,7 @@ class Lane:
         self._progress = LaneProgress()
         self._recent_faults: deque[int] = deque(maxlen=_FAULT_WINDOW)
         self._is_distrusted = False
-        self._suspects = 0
-        self._poison: tuple[str, int] | None = None
+        self._search = PoisonSearch(self._transact)
         self.next_due = NEVER
         """No timer of the lane is due before this time."""
 
@@ -185,14 +184,9 @@ class Lane:
         Raises `LaneHaltedError` before anything takes effect when too many commands hit internal errors.
         """
         with self._lock, self._distrusting():
-            if self._suspects == 0:
-                return self._process(commands, timers_until)
-            counts = BatchCounts()
-            for command in commands:
-                counts.add(self._process_suspect(command))
-            if timers_until is not None:
-                counts.add(self._process((), timers_until))
-            return counts
+            if self._search.is_on:
+                return self._process_one_by_one(commands, timers_until)
+            return self._process(commands, timers_until)
 
     def command_range(self, topic: str) -> tuple[int, int]:
         """First and end offset of the lane's partition of a command topic, as the log is now."""
@@ -239,29 +233,24 @@ class Lane:
                 counts.add(self._transact(fill))
             return counts
         except RecordsRefusedError:
-            # One of them is poison: after the reopening they are committed one by one, to find it.
-            self._suspects = max(len(commands), 1)
+            # Something in it is poison: after the reopening each is committed alone, to find it.
+            self._search.begin(len(commands))
             raise
 
-    def _process_suspect(self, command: CommandRecord) -> BatchCounts:
-        """Commit one command of a batch that the broker refused; the one that is refused again is dead-lettered."""
-        at = (command.topic, command.offset)
+    def _process_one_by_one(self, commands: Sequence[CommandRecord], timers_until: int | None) -> BatchCounts:
+        counts = BatchCounts()
 
-        def fill(batch: Batch) -> None:
-            if at == self._poison:
-                batch.refuse(
-                    command, ErrorCode.OUTPUT_TOO_LARGE, "the broker refused what the command would write"
-                )
-            else:
-                batch.apply(command)
+        def fire_due(until: int) -> None:
+            while self.next_due <= max(until, self.clock):
+                counts.add(self._search.fire_one(until))
 
-        try:
-            counts = self._transact(fill)
-        except RecordsRefusedError:
-            self._poison = at
-            raise
-        self._poison = None
-        self._suspects = max(0, self._suspects - 1)
+        for command in commands:
+            fire_due(command.timestamp)
+            counts.add(self._search.apply(command))
+        if timers_until is not None:
+            fire_due(timers_until)
+        if not commands:
+            self._search.end_of_timers()
         return counts
 
     def _transact(self, fill: Callable[[Batch], None]) -> BatchCounts:
@@ -278,7 +267,7 @@ class Lane:
             self._at_step(Step.DECIDED)
             if batch.is_empty:
                 return batch, []
-            changes = batch.changes()
+            changes = self._changes(batch)
             self._log.produce(changes, batch.outputs)
             self._at_step(Step.PRODUCED)
             return batch, changes
@@ -294,6 +283,15 @@ class Lane:
         if changes:
             self._at_step(Step.STORED)
         return batch.counts
+
+    def _changes(self, batch: Batch) -> list[StateChange]:
+        try:
+            return batch.changes()
+        except Exception as error:
+            _log.exception("lane %d: what a batch has changed cannot be written", self.partition)
+            raise UnwritableError(
+                f"{type(error).__name__} while writing; nothing of it took effect"
+            ) from error
 
     def _check_faults(self, counts: BatchCounts) -> None:
         recent = self._recent_faults

@@ -85,11 +85,15 @@ class FuzzedLane:
 
     def fire_due(self) -> list[OutRecord]:
         """Fire all timers that are due; returns what they made."""
-        before = len(self._batch.outputs)
+        made: list[OutRecord] = []
         while self._batch.timers.next_due <= self.now:
+            before = len(self._batch.outputs)
             self._batch.fire_due(self.now)
-        assert self._batch.counts.internal_errors == 0, self._batch.outputs[before:]
-        return self._batch.outputs[before:]
+            assert self._batch.counts.internal_errors == 0, self._batch.outputs[before:]
+            made += self._batch.outputs[before:]
+            if self._batch.is_full:
+                self.commit()
+        return made
 
     def commit(self) -> None:
         """End the batch and begin the next."""

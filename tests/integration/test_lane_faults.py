@@ -1,8 +1,7 @@
-"""A lane among trouble: untrusted local stores, refused records, bugs, timers, hung transactions."""
+"""A lane among trouble: untrusted local stores, many bugs, large answers, hung transactions."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from dataclasses import replace
@@ -10,16 +9,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from agents.run.machine import RunMachine
-from schemas import dead_letters
-from schemas.errors import ErrorCode
 from streams import kafka_producer
 from streams.lane import LaneHaltedError
 from streams.lane_log import LaneLog
-from streams.ports import LaneLostError, RecordsRefusedError, StoreBrokenError
-from streams.settings import Settings
+from streams.ports import LaneLostError, StoreBrokenError
 from tests.integration.conftest import Deployment
 from tests.integration.lane_rig import Rig
 
@@ -125,57 +120,6 @@ def test_a_full_client_queue_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyP
     rig.assert_exactly_once()
 
 
-def test_a_record_that_the_broker_refuses_costs_one_command(make_settings: Any) -> None:
-    settings: Settings = make_settings(partitions=1)
-    _set_topic(settings, "run-events", "max.message.bytes", "4000")
-    rig = Rig(settings)
-    run_id = rig.run_id()
-    rig.log(run_id, 2)
-    refused = rig.send(run_id, "events.append", event={"type": "log", "line": _incompressible(20_000)})
-    rig.log(run_id, 2)
-    rig.sent.remove(refused)
-
-    lane = rig.owner()
-    refusals = 0
-    while commands := rig.commands(lane):
-        try:
-            lane.process(commands)
-        except RecordsRefusedError:
-            refusals += 1
-            assert refusals < 5
-            lane.open()
-    lane.close()
-    rig.assert_exactly_once()
-    (letter,) = rig.read("dead-letters")
-    headers = dict(letter.headers())
-    assert headers[dead_letters.CODE] == ErrorCode.OUTPUT_TOO_LARGE.encode()
-    assert headers[dead_letters.OFFSET] == b"2"
-
-
-def test_a_bug_costs_one_command_and_leaves_a_traceback(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    decide = RunMachine.decide
-
-    def buggy(self: RunMachine, request: Any, view: Any) -> Any:
-        if request.command.command_id == poison:
-            decide(self, request, view)
-            raise ZeroDivisionError("a planted bug")
-        return decide(self, request, view)
-
-    monkeypatch.setattr(RunMachine, "decide", buggy)
-    run_id = rig.events()[0]["runId"]
-    poison = rig.send(run_id, "events.append", event={"type": "log", "line": "x"})
-    rig.log(run_id)
-    lane = rig.owner()
-    lane.process(rig.commands(lane))
-    lane.close()
-    rig.sent.remove(poison)
-    rig.assert_exactly_once()
-    (letter,) = rig.read("dead-letters")
-    headers = dict(letter.headers())
-    assert headers[dead_letters.CODE] == ErrorCode.INTERNAL_ERROR.encode()
-    assert b"ZeroDivisionError" in headers[dead_letters.TRACEBACK]
-
-
 def test_too_many_bugs_halt_the_lane_before_the_topic_is_drained(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,25 +141,6 @@ def test_too_many_bugs_halt_the_lane_before_the_topic_is_drained(
     rig.assert_exactly_once()
 
 
-def test_a_timer_fires_once_whoever_owns_the_lane(rig: Rig) -> None:
-    run_id = rig.events()[0]["runId"]
-    headers = [("correlation-id", b"c-1"), ("reply-partition", b"%d" % rig.partition)]
-    asked = rig.send(run_id, "events.list", headers=headers, afterSeq=5, timeoutMs=200)
-    lane = rig.owner()
-    lane.process(rig.commands(lane))
-    lane.close()
-    assert rig.read("replies") == []
-
-    successor = rig.owner(new_disk=True)
-    due = successor.next_due
-    assert successor.process((), due - 1).timers == 0
-    assert successor.process((), due).timers == 1
-    assert successor.process((), due + 10_000).timers == 0
-    successor.close()
-    (reply,) = rig.read("replies")
-    assert asked.encode() in reply.value()
-
-
 def test_a_transaction_of_somebody_else_that_hangs_is_named(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,18 +160,6 @@ def test_a_transaction_of_somebody_else_that_hangs_is_named(
     lane.process(rig.commands(lane))
     lane.close()
     rig.assert_exactly_once()
-
-
-def _incompressible(size: int) -> str:
-    return "".join(hashlib.sha256(b"%d" % n).hexdigest() for n in range(size // 64))
-
-
-def _set_topic(settings: Settings, topic: str, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, settings.name(topic), incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": settings.brokers})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result()
 
 
 def test_large_answers_are_committed_in_several_transactions(deployment: Deployment) -> None:
