@@ -110,17 +110,19 @@ class KafkaLaneCluster:
         finally:
             consumer.close()
 
-    def hung(self, is_own: Callable[[frozenset[str]], bool]) -> list[HungTransaction]:
+    def hung(self) -> list[HungTransaction]:
         """See `streams.ports.LaneCluster`."""
-        places = self._exclusive + self._shared
-        ends = self._offsets(places)
-        stable = self._offsets(places, IsolationLevel.READ_COMMITTED)
+        return [self._first_record(Place(*at, stable)) for at, stable, _ in self._unstable(self._exclusive)]
+
+    def unread(self, is_own: Callable[[frozenset[str]], bool]) -> list[HungTransaction]:
+        """See `streams.ports.LaneCluster`."""
         found = []
-        for at in places:
-            if stable[at] < ends[at]:
-                transaction = self._first_record(Place(*at, stable[at]))
-                if at in self._exclusive or is_own(transaction.names):
-                    found.append(transaction)
+        for at, stable, end in self._unstable(self._shared):
+            for message in self._messages(Place(*at, stable), end, committed=False):
+                names = names_in(at[0], message.headers() or ())
+                if is_own(names):
+                    begins = Place(*at, message.offset())
+                    found.append(HungTransaction(begins, names, message.timestamp()[1]))
         return found
 
     def is_visible(self, transaction: HungTransaction) -> bool:
@@ -134,9 +136,21 @@ class KafkaLaneCluster:
             for at in places
         )
 
+    def names_behind(self, place: Place) -> Iterator[frozenset[str]]:
+        """See `streams.ports.LaneCluster`."""
+        end = self._offsets([place[:2]])[place[:2]]
+        for message in self._messages(place._replace(offset=place.offset + 1), end, committed=False):
+            yield names_in(place.topic, message.headers() or ())
+
     def close(self) -> None:
         """See `streams.ports.LaneCluster`."""
         self._admin = None
+
+    def _unstable(self, places: list[_At]) -> list[tuple[_At, int, int]]:
+        """The partitions whose last stable offset stays behind the end, with both."""
+        ends = self._offsets(places)
+        stable = self._offsets(places, IsolationLevel.READ_COMMITTED)
+        return [(at, stable[at], ends[at]) for at in places if stable[at] < ends[at]]
 
     def _first_record(self, place: Place) -> HungTransaction:
         """The record at an offset, which need not be committed."""

@@ -49,6 +49,8 @@ class KafkaProducer:
         self._names = config.names
         self._changelog = config.names[STATE_CHANGELOG.name]
         self._position: int | None = None
+        self._is_shaken = False
+        """A connection to a broker broke since `fence`."""
         self._producer = Producer(
             {
                 "bootstrap.servers": config.brokers,
@@ -61,6 +63,7 @@ class KafkaProducer:
                 "message.max.bytes": _CLIENT_MAX_MESSAGE_BYTES,
                 "queue.buffering.max.messages": _CLIENT_QUEUE_RECORDS,
                 "reconnect.backoff.max.ms": 500,
+                "error_cb": self._shaken,
                 "logger": _log,
             }
         )
@@ -72,10 +75,15 @@ class KafkaProducer:
     def fence(self) -> None:
         """See `streams.ports.TransactionalProducer`."""
         self._patiently("fence", partial(self._producer.init_transactions, CALL_S))
+        self._producer.poll(0)
+        self._is_shaken = False
 
     def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord], name: bytes) -> None:
         """See `streams.ports.TransactionalProducer`."""
         producer, partition, names, changelog = self._producer, self._partition, self._names, self._changelog
+        producer.poll(0)
+        if self._is_shaken:
+            raise LaneLostError("a connection to a broker broke: transaction markers may be lost")
         self._position = None
         (first_key, first_value), *others = changes
         # The transaction's records reach a partition in order: the last one's offset is behind all others.
@@ -131,6 +139,9 @@ class KafkaProducer:
     def close(self) -> None:
         """See `streams.ports.TransactionalProducer`."""
         self._producer.purge()
+
+    def _shaken(self, error: KafkaError) -> None:
+        self._is_shaken = True
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is None:

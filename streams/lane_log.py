@@ -5,7 +5,8 @@ markers; a second id need not. Order holds, since `read_committed` readers stop 
 
 Why names: a broker can lose the markers of a transaction in a crash, on some partitions and not on others. The
 first record of a transaction in a partition names the transaction, so that the next owner can tell how the others
-ended: what is visible anywhere is committed everywhere, everything else is aborted.
+ended: what is visible anywhere is committed everywhere, and so is what the same owner's next transaction followed;
+everything else is aborted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from streams.ports import (
     StateChange,
     TransactionalProducer,
 )
-from streams.transaction_names import named, own_name, writer
+from streams.transaction_names import is_before, named, own_name, writer
 
 RING_SIZE = 2
 """Transactional ids of a lane; part of the layout, not a setting."""
@@ -71,7 +72,7 @@ class LaneLog:
             producer.fence()
 
     def heal(self) -> int | None:
-        """End the transactions that hang after `fence`, each the way it is visible already.
+        """End the transactions that hang after `fence`: as committed what was committed, as aborted what was not.
 
         Returns the changelog offset from which on records were aborted, None when none were.
         """
@@ -79,20 +80,15 @@ class LaneLog:
         aborted: int | None = None
         for _ in range(_MAX_HEALS):
             if not hung:
+                self._heal_shared()
                 return aborted
-            first = hung[0]
-            commit = self.cluster.is_visible(first)
-            same = [other for other in hung if other.names == first.names]
-            _log.warning(
-                "lane %d: transaction markers are missing at %s; ending them as %s",
-                self._partition,
-                ", ".join(f"{at.place.topic} {at.place.partition}:{at.place.offset}" for at in same),
-                "committed, which the transaction is elsewhere" if commit else "aborted",
-            )
-            for producer in self._writers(first):
-                producer.end_hung([(at.place.topic, at.place.partition) for at in same], commit=commit)
+            # What hangs can hide that another one was committed: first those of which it shows.
+            committed = next(filter(self._was_committed, hung), None)
+            first = committed or hung[0]
+            same = [other for other in hung if other == first or other.names & first.names]
+            self._end(same, commit=committed is not None)
             for at in same:
-                if not commit and at.place.topic == STATE_CHANGELOG.name:
+                if committed is None and at.place.topic == STATE_CHANGELOG.name:
                     aborted = at.place.offset
             hung = self._await_markers(partial(_has, first))
             if first in hung:
@@ -122,20 +118,49 @@ class LaneLog:
         self._ring = []
         self.cluster.close()
 
+    def _heal_shared(self) -> None:
+        """The same where other lanes write too. What is unread there need not hang: it may be behind what does."""
+        deadline = time.monotonic() + self.marker_patience_s
+        unread = self.cluster.unread(self._is_own)
+        while unread and time.monotonic() < deadline:
+            time.sleep(_MARKER_POLL_S)
+            still = self.cluster.unread(self._is_own)
+            unread = [transaction for transaction in unread if transaction in still]
+        for transaction in unread:
+            self._end([transaction], commit=self.cluster.is_visible(transaction))
+
+    def _was_committed(self, transaction: HungTransaction) -> bool:
+        """Whether it is committed elsewhere, or its owner went on: which it does only after a commit."""
+        return self.cluster.is_visible(transaction) or any(
+            is_before(transaction.names, others, self._partition)
+            for others in self.cluster.names_behind(transaction.place)
+        )
+
+    def _end(self, transactions: Sequence[HungTransaction], *, commit: bool) -> None:
+        """End a transaction in the partitions where it hangs."""
+        _log.warning(
+            "lane %d: transaction markers are missing at %s; ending them as %s",
+            self._partition,
+            ", ".join(f"{at.place.topic} {at.place.partition}:{at.place.offset}" for at in transactions),
+            "committed" if commit else "aborted",
+        )
+        for producer in self._writers(transactions):
+            producer.end_hung([at.place[:2] for at in transactions], commit=commit)
+
     def _await_markers(self, missing: Callable[[list[HungTransaction]], bool]) -> list[HungTransaction]:
         """What hangs; asked again while `missing(found)`, as long as markers may be under way."""
         deadline = time.monotonic() + self.marker_patience_s
-        while missing(found := self.cluster.hung(self._is_own)) and time.monotonic() < deadline:
+        while missing(found := self.cluster.hung()) and time.monotonic() < deadline:
             time.sleep(_MARKER_POLL_S)
         return found
 
     def _is_own(self, names: frozenset[str]) -> bool:
         return writer(names, self._partition) is not None
 
-    def _writers(self, transaction: HungTransaction) -> list[TransactionalProducer]:
+    def _writers(self, transactions: Sequence[HungTransaction]) -> list[TransactionalProducer]:
         """The producer whose id wrote a transaction; all of them when that is not to be told."""
-        index = writer(transaction.names, self._partition)
-        return self._ring if index is None else [self._ring[index]]
+        indexes = {writer(transaction.names, self._partition) for transaction in transactions} - {None}
+        return [self._ring[index] for index in indexes if index is not None] or self._ring
 
 
 def _has(transaction: HungTransaction, hung: list[HungTransaction]) -> bool:

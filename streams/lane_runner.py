@@ -88,7 +88,9 @@ class LaneRunner:
         self._stopping = True
         self._is_open = False
         self._task: asyncio.Task[None] | None = None
-        self._opening: asyncio.Future[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._switching = asyncio.Lock()
+        """Held while the lane opens or closes."""
         self._seek_again: set[str] = set()
         self._expired: set[str] = set()
         self._timers_from = 0.0
@@ -118,10 +120,14 @@ class LaneRunner:
         self.inbox.clear()
 
     async def release(self) -> None:
-        """Close the stopped lane: its store and its producers."""
-        self._is_open = False
-        await self._in_thread(self._open_threads, self.lane.close)
-        self._set_state(LaneState.CLOSED)
+        """Close the stopped lane, its store and its producers, unless it is started again meanwhile."""
+        async with self._switching:
+            if self._task is not None:
+                return
+            self._is_open = False
+            await self._in_thread(self._open_threads, self.lane.close)
+        if self._task is None:
+            self._set_state(LaneState.CLOSED)
 
     def put(self, chunk: Chunk) -> None:
         """Take a fetched chunk."""
@@ -190,7 +196,9 @@ class LaneRunner:
         self._set_state(LaneState.OPENING)
         if self._opening is None or self._opening.done():
             # An opening that an earlier assignment began is taken up, not begun a second time.
-            self._opening = self._in_thread(self._open_threads, self.lane.open)
+            self._opening = asyncio.ensure_future(self._open_lane())
+            # Told to stop, nobody asks how it ended.
+            self._opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         while not self._opening.done():
             self._wake.clear()
             if self._stopping:
@@ -202,6 +210,10 @@ class LaneRunner:
             woken.cancel()
         self._opening.result()
         self._is_open = True
+
+    async def _open_lane(self) -> None:
+        async with self._switching:
+            await self._in_thread(self._open_threads, self.lane.open)
 
     async def _seek(self, topics: set[str]) -> bool:
         watermarks = {topic: self.lane.watermark(topic) for topic in topics}

@@ -134,7 +134,9 @@ class TransactionalProducer(Protocol):
     def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord], name: bytes) -> None:
         """Begin a transaction and produce all in it; there is at least one change.
 
-        The first change gets `name` in the header `TRANSACTION`.
+        The first change gets `name` in the header `TRANSACTION`. Raises `LaneLostError` before it begins when the
+        cluster may have lost markers of this id since `fence`: this transaction's would end that one too, and when
+        this one is aborted, so is what was committed.
         """
 
     def commit(self) -> int:
@@ -178,14 +180,21 @@ class LaneCluster(Protocol):
     def command_range(self, topic: str) -> tuple[int, int]:
         """First and end offset of the lane's partition of a command topic."""
 
-    def hung(self, is_own: Callable[[frozenset[str]], bool]) -> list[HungTransaction]:
-        """What hangs: in the partitions that only this lane writes anything, in shared ones what `is_own(names)`.
+    def hung(self) -> list[HungTransaction]:
+        """What hangs in the partitions that only this lane writes: the first of each partition.
 
         Asked after `fence`, when no transaction of the lane is open.
         """
 
+    def unread(self, is_own: Callable[[frozenset[str]], bool]) -> list[HungTransaction]:
+        """What of the lane's nobody can read yet in the partitions that other lanes write too, also behind others:
+        where a transaction with `is_own(names)` begins."""
+
     def is_visible(self, transaction: HungTransaction) -> bool:
         """Whether a record with a name of the transaction is committed in any other partition."""
+
+    def names_behind(self, place: Place) -> Iterator[frozenset[str]]:
+        """The names of the transactions that have records behind a place of a partition, committed or not."""
 
     def close(self) -> None:
         """Release the clients."""

@@ -29,11 +29,14 @@ def own_name(partition: int, index: int, opening: str, number: int) -> str:
 
 def writer(names: frozenset[str], partition: int) -> int | None:
     """Index of the transactional id of lane `partition` that wrote a transaction; None when it is not to be told."""
-    for name in names:
-        lane, _, rest = name.partition("-")
-        if lane == str(partition) and rest:
-            return int(rest.partition("-")[0])
-    return None
+    own = _own(names, partition)
+    return None if own is None else own[0]
+
+
+def is_before(names: frozenset[str], others: frozenset[str], partition: int) -> bool:
+    """Whether the same opening of lane `partition` made the transaction with `names` before the one with `others`."""
+    own, other = _own(names, partition), _own(others, partition)
+    return own is not None and other is not None and own[1] == other[1] and own[2] < other[2]
 
 
 def named(name: str, outputs: Sequence[OutRecord]) -> tuple[bytes, list[OutRecord]]:
@@ -66,6 +69,16 @@ def names_in(topic: str, headers: Headers) -> frozenset[str]:
         if name == TRANSACTION and value is not None:
             return frozenset(value.decode(errors="replace").split(" "))
     return frozenset()
+
+
+def _own(names: frozenset[str], partition: int) -> tuple[int, str, int] | None:
+    """Index of the transactional id, opening and number, as `own_name` put them together."""
+    for name in names:
+        lane, _, rest = name.partition("-")
+        if lane == str(partition) and rest:
+            index, opening, number = rest.split("-")
+            return int(index), opening, int(number)
+    return None
 
 
 def _origin(headers: Headers) -> str:

@@ -119,17 +119,16 @@ class MemoryLaneCluster:
         log = self._log(topic)
         return log.start, log.end
 
-    def hung(self, is_own: Callable[[frozenset[str]], bool]) -> list[HungTransaction]:
+    def hung(self) -> list[HungTransaction]:
         """See `streams.ports.LaneCluster`."""
         self.network.call("hung")
-        found = []
-        for at in self._exclusive + self._shared:
-            log = self.kafka.log(at)
-            if log.stable < log.end:
-                transaction = _first_record(at, log)
-                if at in self._exclusive or is_own(transaction.names):
-                    found.append(transaction)
-        return found
+        return [self._unread(at)[0] for at in self._exclusive if self._is_unstable(at)]
+
+    def unread(self, is_own: Callable[[frozenset[str]], bool]) -> list[HungTransaction]:
+        """See `streams.ports.LaneCluster`."""
+        self.network.call("unread")
+        shared = [at for at in self._shared if self._is_unstable(at)]
+        return [found for at in shared for found in self._unread(at) if is_own(found.names)]
 
     def is_visible(self, transaction: HungTransaction) -> bool:
         """See `streams.ports.LaneCluster`."""
@@ -147,8 +146,28 @@ class MemoryLaneCluster:
                 return True
         return False
 
+    def names_behind(self, place: Place) -> Iterator[frozenset[str]]:
+        """See `streams.ports.LaneCluster`."""
+        self.network.call("names_behind")
+        log = self.kafka.log(place[:2])
+        records, _ = log.read(place.offset + 1, log.end, committed=False)
+        return iter([names_in(place.topic, record.headers) for record in records])
+
     def close(self) -> None:
         """See `streams.ports.LaneCluster`."""
+
+    def _is_unstable(self, at: At) -> bool:
+        log = self.kafka.log(at)
+        return log.stable < log.end
+
+    def _unread(self, at: At) -> list[HungTransaction]:
+        """The records from the last stable offset on, as if each began a transaction."""
+        log = self.kafka.log(at)
+        records, _ = log.read(log.stable, log.end, committed=False)
+        return [
+            HungTransaction(Place(*at, record.offset), names_in(at[0], record.headers), record.timestamp)
+            for record in records
+        ]
 
     def _log(self, topic: str) -> PartitionLog:
         return self.kafka.log((topic, self.partition))
@@ -163,6 +182,7 @@ class MemoryProducer:
         self._network = cluster.network
         self._writer = writer
         self._epoch = 0
+        self._crashes = 0
         self._position: int | None = None
         self._is_fenced = False
         self._is_refused = False
@@ -175,12 +195,15 @@ class MemoryProducer:
         """See `streams.ports.TransactionalProducer`."""
         self._network.call("fence")
         self._epoch = self._kafka.init(self._writer)
+        self._crashes = self._kafka.crashes
         self._network.call("fenced")
 
     def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord], name: bytes) -> None:
         """See `streams.ports.TransactionalProducer`. As with a real client, that it is fenced shows at the commit."""
         self._cluster.on_produce(name.decode())
         self._network.call("produce")
+        if self._crashes != self._kafka.crashes:
+            raise LaneLostError("a connection to a broker broke: transaction markers may be lost")
         self._position, self._is_fenced, self._is_refused = None, False, False
         partition = self._cluster.partition
         named = [OutRecord(_CHANGELOG, partition, *change) for change in changes]
@@ -254,9 +277,3 @@ class MemoryProducer:
             self._kafka.end(self._writer, self._epoch, commit=True)
         except ProducerFencedError:
             return
-
-
-def _first_record(at: At, log: PartitionLog) -> HungTransaction:
-    records, _ = log.read(log.stable, 1, committed=False)
-    first = records[0]
-    return HungTransaction(Place(*at, first.offset), names_in(at[0], first.headers), first.timestamp)

@@ -44,6 +44,8 @@ class Transaction:
     """Where the marker is still to be written."""
     number: int = 0
     """Of the transaction."""
+    waiting: int = 0
+    """Calls that wait for markers."""
     began_at: float = 0.0
 
 
@@ -72,6 +74,8 @@ class MemoryKafka:
         self._ids = itertools.count(1)
         self.topics: dict[str, Topic] = {}
         self.transactions: dict[str, Transaction] = {}
+        self.crashes = 0
+        """How often the broker died; its clients notice that a connection broke."""
         self.on_readable: Callable[[str, int], None] = lambda topic, partition: None
         """Called when a partition may have more for readers."""
         for name in TOPICS:
@@ -108,10 +112,12 @@ class MemoryKafka:
     def init(self, writer: str) -> int:
         """`InitProducerId`: take a transactional id over; returns its epoch. An open transaction is aborted."""
         transaction = self.transactions.setdefault(writer, Transaction(writer))
-        if transaction.is_open:
-            transaction.epoch += 1
-            self._decide(transaction, commit=False)
-        self._until_marked(transaction)
+        while transaction.is_open or transaction.pending:
+            if transaction.is_open:
+                transaction.epoch += 1
+                self._decide(transaction, commit=False)
+            # Meanwhile the owner may begin another one, as long as it is not fenced.
+            self._until_marked(transaction)
         transaction.epoch += 1
         return transaction.epoch
 
@@ -164,6 +170,7 @@ class MemoryKafka:
         Returns which; all others are written at once.
         """
         gone = []
+        self.crashes += 1
         for transaction in self.transactions.values():
             for at in list(transaction.pending):
                 if lost(transaction, at):
@@ -200,11 +207,15 @@ class MemoryKafka:
             self.on_readable(*at)
 
     def _until_marked(self, transaction: Transaction) -> None:
-        while transaction.pending:
-            if self._wait is None:
-                self.write_markers()
-            else:
-                self._wait()
+        transaction.waiting += 1
+        try:
+            while transaction.pending:
+                if self._wait is None:
+                    self.write_markers()
+                else:
+                    self._wait()
+        finally:
+            transaction.waiting -= 1
 
     def _make(self, name: str) -> None:
         spec = TOPICS[name]

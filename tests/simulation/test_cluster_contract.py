@@ -287,10 +287,10 @@ def test_a_strangers_open_transaction_hangs_where_only_the_lane_may_write(side: 
     stranger = side.begin("stranger")
     stranger.send(TERMINALS, b"k", b"v")
     stranger.send(REPLIES, b"k", b"v")
-    (found,) = side.lane().hung(bool)
+    (found,) = side.lane().hung()
     assert (found.place, found.names) == ((TERMINALS, side.partition, 0), frozenset())
     stranger.abort()
-    until(side, TERMINALS, lambda records: not side.lane().hung(bool))
+    until(side, TERMINALS, lambda records: not side.lane().hung())
 
 
 @pytest.fixture
@@ -317,20 +317,20 @@ def test_what_lost_its_marker_hangs_and_is_visible_elsewhere(lossy: Side) -> Non
     half_marked(lossy, EVENTS, REPLIES)
     until(lossy, TERMINALS, lambda found: len(found) == 1)
     lane = lossy.lane()
-    found = {hung.place.topic: hung for hung in lane.hung(is_a(lossy))}
-    assert found.keys() == {EVENTS, REPLIES}
-    for topic, hung in found.items():
-        assert hung.place == (topic, lossy.partition, 0)
-        assert is_a(lossy)(hung.names)
-    assert lane.is_visible(found[EVENTS])
-    assert [at.place.topic for at in lane.hung(lambda names: False)] == [EVENTS]
+    (hung,) = lane.hung()
+    (unread,) = lane.unread(is_a(lossy))
+    assert hung.place == (EVENTS, lossy.partition, 0)
+    assert unread.place == (REPLIES, lossy.partition, 0)
+    assert is_a(lossy)(hung.names)
+    assert lane.is_visible(hung)
+    assert lane.unread(lambda names: False) == []
 
 
 def test_what_lost_all_its_markers_is_visible_nowhere(lossy: Side) -> None:
     half_marked(lossy, EVENTS, TERMINALS, REPLIES, CHANGELOG)
     lane = lossy.lane()
-    found = lane.hung(is_a(lossy))
-    assert {hung.place.topic for hung in found} == {EVENTS, TERMINALS, REPLIES, CHANGELOG}
+    found = lane.hung()
+    assert {hung.place.topic for hung in found} == {EVENTS, TERMINALS, CHANGELOG}
     assert not lane.is_visible(found[0])
 
 
@@ -341,7 +341,27 @@ def test_another_transaction_is_no_sign_of_the_one_that_hangs(lossy: Side) -> No
     until(lossy, TERMINALS, lambda found: len(found) == 1)
     half_marked(lossy, EVENTS, TERMINALS, REPLIES, CHANGELOG)
     lane = lossy.lane()
-    assert not lane.is_visible(lane.hung(is_a(lossy))[0])
+    assert not lane.is_visible(lane.hung()[0])
+
+
+def test_what_stands_behind_a_transaction_that_hangs_is_named(lossy: Side) -> None:
+    half_marked(lossy, EVENTS, CHANGELOG)
+    other = opened(lossy, 1)
+    write(lossy, other, "b")
+    other.commit()
+    lane = lossy.lane()
+    changelog = next(hung.place for hung in lane.hung() if hung.place.topic == CHANGELOG)
+    behind = [names for names in lane.names_behind(changelog) if names]
+    assert behind == [{transaction(lossy, "b").decode()}]
+
+
+def test_what_is_unread_is_found_behind_what_hangs_of_others(lossy: Side) -> None:
+    stranger = lossy.begin("stranger")
+    stranger.send(REPLIES, b"k", b"v")
+    half_marked(lossy, REPLIES)
+    (unread,) = lossy.lane().unread(is_a(lossy))
+    assert unread.place == (REPLIES, lossy.partition, 1)
+    stranger.abort()
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -349,7 +369,7 @@ def test_what_hangs_can_be_ended_either_way(lossy: Side, commit: bool) -> None:
     producer = half_marked(lossy, EVENTS)
     lossy.lane()
     producer.end_hung([(EVENTS, lossy.partition)], commit=commit)
-    until(lossy, EVENTS, lambda found: not lossy.lane().hung(is_a(lossy)))
+    until(lossy, EVENTS, lambda found: not lossy.lane().hung())
     assert keys(lossy, EVENTS, 0) == ([b"a", HEAL_KEY] if commit else [])
     write(lossy, producer, "b")
     producer.commit()
