@@ -52,7 +52,7 @@ class CommandRecords(fetcher.PartitionRecords):
             record.timestamp,
             record.key,
             record.value,
-            headers,
+            headers or (),
         )
 
 

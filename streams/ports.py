@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from schemas.envelope import Headers
+from schemas.values import Value
 
 
-class CommandRecord(NamedTuple):
+class CommandRecord(Value, frozen=True):
     """One record of a command topic, as it was read."""
 
     topic: str
