@@ -92,10 +92,16 @@ class BareClient:
         return Sent(partition, results[0].offset(), results[0].timestamp()[1])
 
     def send_raw(
-        self, value: bytes | None, *, key: bytes | None, headers: raw_produce.RawHeaders, partition: int
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None,
+        headers: raw_produce.RawHeaders,
+        partition: int,
+        topic: str = "run-commands",
     ) -> int:
         """Append a record with headers of any bytes, also in their names; returns its offset."""
-        topic = self.topic("run-commands")
+        topic = self.topic(topic)
         leader = self._leaders.get((topic, partition))
         if leader is None:
             metadata = self._producer("none").list_topics(topic, timeout=ANSWER_PATIENCE_S)

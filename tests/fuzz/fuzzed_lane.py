@@ -46,6 +46,7 @@ class Fed(NamedTuple):
 class FuzzedLane:
     """One lane. Every way out of a batch that the contract does not allow fails at once."""
 
+    partition: int = PARTITION
     repeat_limit: int = 1000
     store: MemoryStore = field(default_factory=MemoryStore)
     now: int = START
@@ -67,8 +68,12 @@ class FuzzedLane:
 
     def feed(self, draft: Draft) -> Fed:
         """Process a record as the next one of its topic."""
+        return self.feed_record(self.record(draft))
+
+    def feed_record(self, record: CommandRecord) -> Fed:
+        """Process a record that lies on its topic."""
         timer_outputs = self.fire_due()
-        fed = self._apply(self.record(draft))._replace(timer_outputs=timer_outputs)
+        fed = self._apply(record)._replace(timer_outputs=timer_outputs)
         if self._batch.is_full:
             self.commit()
         return fed
@@ -81,7 +86,7 @@ class FuzzedLane:
         """The record that the draft becomes on its topic."""
         topic, key, value, headers = draft
         self._next_offset += 1
-        return CommandRecord(topic, PARTITION, self._next_offset - 1, self.now, key, value, headers)
+        return CommandRecord(topic, self.partition, self._next_offset - 1, self.now, key, value, headers)
 
     def fire_due(self) -> list[OutRecord]:
         """Fire all timers that are due; returns what they made."""
@@ -122,7 +127,7 @@ class FuzzedLane:
 
     def _begin(self) -> None:
         self.batches += 1
-        self._batch = Batch(self._rules, PARTITION, self.store, self._progress, self._next_due)
+        self._batch = Batch(self._rules, self.partition, self.store, self._progress, self._next_due)
 
 
 def tables() -> list[Table[Any]]:
