@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 from contextlib import suppress
+from typing import Any
 
 from agents.run.eviction import EVICTED_AFTER_END_MS, FORGOTTEN_AFTER_MS
 from streams.lane import Step
@@ -18,11 +19,11 @@ EVENT = {"type": "log", "line": "x"}
 
 def check_ends(rig: Rig, runs: set[str]) -> None:
     """Every run has one end, which is its last event and its terminal state."""
-    last: dict[str, dict[str, object]] = {}
+    last: dict[str, dict[str, Any]] = {}
     for event in rig.events():
         before = last.get(event["runId"])
         assert before is None or before["type"] != "terminal", f"{event} after {before}"
-        assert event["seq"] == (before["seq"] if before else 0) + 1  # type: ignore[operator]
+        assert event["seq"] == (before["seq"] if before else 0) + 1
         last[event["runId"]] = event
     ends = [json.loads(record.value()) for record in rig.read("run-terminals")]
     assert sorted(end["runId"] for end in ends) == sorted(runs)
@@ -34,7 +35,7 @@ def check_ends(rig: Rig, runs: set[str]) -> None:
 def test_writers_race_with_ends_over_crashes(rig: Rig) -> None:
     chance = random.Random(7)
     runs = [rig.run_id() for _ in range(6)]
-    writes = [
+    writes: list[tuple[str, dict[str, Any]]] = [
         ("run.submit", {"name": "work"}),
         ("events.append", {"event": EVENT}),
         ("events.append", {"event": {"type": "progress", "status": "at work"}, "attempt": 1}),

@@ -19,7 +19,7 @@ from agents.families import FAMILIES
 from agents.machine import Decision, FiredTimer, View
 from agents.run.machine import RunMachine
 from agents.run.tables import EVENTS, HEADS
-from schemas import dead_letters
+from schemas import dead_letters, envelope
 from schemas.errors import ErrorCode
 from schemas.run_commands import RUN_COMMANDS
 from streams import batch as batch_module
@@ -157,7 +157,7 @@ class MemoryLane:
 
     def read(self, topic: str) -> list[Any]:
         """All visible records of a topic."""
-        return self.kafka.log((topic, 0)).committed()
+        return list(self.kafka.log((topic, 0)).committed())
 
     def letters(self) -> list[tuple[bytes | None, bytes | None, bytes | None]]:
         """Key, code and message of every dead letter."""
@@ -166,7 +166,7 @@ class MemoryLane:
 
 
 def test_a_bug_in_reading_costs_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = batch_module.read_envelope
+    read = envelope.read_envelope
 
     def buggy(commands: Any, key: Any, *args: Any, **limits: Any) -> Any:
         if key == b"poison":
@@ -192,7 +192,7 @@ def test_a_change_that_cannot_be_written_costs_one_command(
         decision = decide(self, request, view)
         if request.key == "poison":
             if what == "record":
-                decision.put(HEADS, ("poison",), object())  # type: ignore[arg-type]
+                decision.changes.append((HEADS, ("poison",), object()))
             else:
                 decision.put(EVENTS, ("poison", -1), b"{}")
         return decision
