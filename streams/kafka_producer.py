@@ -27,6 +27,9 @@ _CLIENT_QUEUE_RECORDS = 500_000
 _COMMIT_CALL_S = 5.0
 _LINGER_MS = 100
 
+_BROKEN_CONNECTION = {"FAIL", "REQTMOUT"}
+_COORDINATOR = "TxnCoordinator"
+
 _REFUSED = {
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.RECORD_LIST_TOO_LARGE,
@@ -51,6 +54,8 @@ class KafkaProducer:
         self._position: int | None = None
         self._is_shaken = False
         """A connection to a broker broke since `fence`."""
+        self._is_open = False
+        """A transaction has begun, and its end is not known."""
         self._producer = Producer(
             {
                 "bootstrap.servers": config.brokers,
@@ -64,7 +69,7 @@ class KafkaProducer:
                 "queue.buffering.max.messages": _CLIENT_QUEUE_RECORDS,
                 "reconnect.backoff.max.ms": 500,
                 "error_cb": self._shaken,
-                "logger": _log,
+                "logger": _ClientLog(self._lost_coordinator),
             }
         )
 
@@ -83,8 +88,10 @@ class KafkaProducer:
         producer, partition, names, changelog = self._producer, self._partition, self._names, self._changelog
         producer.poll(0)
         if self._is_shaken:
-            raise LaneLostError("a connection to a broker broke: transaction markers may be lost")
-        self._position = None
+            raise LaneLostError(
+                "a connection to a broker broke: transaction markers may be lost, or a commit be delivered again"
+            )
+        self._position, self._is_open = None, True
         (first_key, first_value), *others = changes
         # The transaction's records reach a partition in order: the last one's offset is behind all others.
         last = others.pop() if others else None
@@ -118,6 +125,9 @@ class KafkaProducer:
             self._commit()
         except KafkaException as error:
             raise self._failed(error) from error
+        # What the client has logged until now is of this transaction.
+        self._producer.poll(0)
+        self._is_open = False
         if self._position is None:
             raise LaneLostError("the commit succeeded without the changelog offset of its last record")
         return self._position
@@ -142,6 +152,11 @@ class KafkaProducer:
 
     def _shaken(self, error: KafkaError) -> None:
         self._is_shaken = True
+
+    def _lost_coordinator(self) -> None:
+        # Between transactions nothing is under way: the broker closes connections that are idle.
+        if self._is_open:
+            self._is_shaken = True
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is None:
@@ -186,3 +201,21 @@ class KafkaProducer:
 
     def _patiently(self, what: str, call: Callable[[], Any]) -> Any:
         return patiently(what, call, self._stopping)
+
+
+class _ClientLog:
+    """What the client logs, which is the only way to learn that the connection to the coordinator broke.
+
+    The client then sends the end of the transaction again, over another connection. If the first one is still on
+    its way, the broker will take it for the end of the next transaction: only version 2 of the transaction
+    protocol prevents that, and the client speaks version 1.
+    """
+
+    def __init__(self, on_coordinator_lost: Callable[[], None]) -> None:
+        self._on_coordinator_lost = on_coordinator_lost
+
+    def log(self, level: int, text: str, *values: Any) -> None:
+        """As of a `logging.Logger`; the values are the kind of message, the client and the message."""
+        if values and values[0] in _BROKEN_CONNECTION and _COORDINATOR in str(values[-1]):
+            self._on_coordinator_lost()
+        _log.log(level, text, *values)

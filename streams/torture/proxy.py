@@ -14,8 +14,10 @@ from contextlib import suppress
 from enum import Enum, auto
 
 HOST = "127.0.0.1"
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _IN_FLIGHT = 64
 _STREAM_LIMIT = 1024 * 1024
+_ANSWER_PATIENCE_S = 1.0
 
 
 class LinkFault(Enum):
@@ -36,8 +38,12 @@ class LinkFault(Enum):
 
     The first answer is dropped, the second is passed on, and only then the next request is sent: what a broker
     sees of a client that tries again because an answer was lost. Copies never come late, behind the client's
-    next request: a broker takes a late copy of the end of a transaction for the end of the next one, unless
-    the client speaks version 2 of the transaction protocol; no client could be exactly once there.
+    next request: that is `LATE`.
+    """
+    LATE = auto()
+    """Requests on some of the connections are held back. When the link heals, these connections are reset, and
+    some time later the requests reach the broker all the same: when the process has long sent them again over
+    other connections.
     """
 
 
@@ -55,9 +61,12 @@ class Link:
         """Passed on so far, copies not counted."""
         self.copies = 0
         """Requests that the broker got a second time."""
+        self.held_back = asyncio.Event()
+        """Set when a request is held back, to be late."""
         self._source = source
         self._delay_s = 0.0
         self._connections: set[_Connection] = set()
+        self._late: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     @property
@@ -74,17 +83,24 @@ class Link:
         if self._server is not None:
             self._server.close()
         self._set(None)
+        for delivery in self._late:
+            delivery.cancel()
         for connection in list(self._connections):
             connection.reset()
         await asyncio.gather(*(connection.ended.wait() for connection in list(self._connections)))
 
-    def impose(self, fault: LinkFault, delay_s: float = 0.0) -> None:
-        """Harm all connections from now on; of a slow link everything takes `delay_s` longer, more or less."""
+    def impose(self, fault: LinkFault, delay_s: float = 0.0, *, late_share: float = 0.5) -> None:
+        """Harm connections from now on.
+
+        `delay_s` is for how long a slow link holds everything up, more or less, and how long after they were
+        held back late requests reach the broker; `late_share` of the connections are late.
+        """
         self._delay_s = delay_s
         self._set(fault)
-        if fault is LinkFault.CUT:
-            for connection in list(self._connections):
+        for connection in list(self._connections):
+            if fault is LinkFault.CUT:
                 connection.reset()
+            connection.is_held = fault is LinkFault.LATE and self._source.random() < late_share
 
     def heal(self) -> None:
         """Harm no more; connections that have lost something are reset."""
@@ -96,6 +112,12 @@ class Link:
     def delay_s(self) -> float:
         """How long the next request or answer is held up."""
         return self._delay_s * self._source.uniform(0.5, 1.5)
+
+    def deliver_late(self, requests: list[bytes], broker: _Streams) -> None:
+        """Send these to the broker after the delay, and drop what it answers."""
+        delivery = asyncio.create_task(_deliver(requests, broker, self.delay_s()))
+        self._late.add(delivery)
+        delivery.add_done_callback(self._late.discard)
 
     def _set(self, fault: LinkFault | None) -> None:
         self.fault = fault
@@ -116,12 +138,15 @@ class _Connection:
 
     def __init__(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.has_lost = False
-        """Something that was sent over it has vanished."""
+        """Something that was sent over it has vanished, or is on a detour."""
+        self.is_held = False
+        """It is one of those whose requests are late."""
         self.ended = asyncio.Event()
         self._link = link
-        self._client = (reader, writer)
-        self._broker: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._second: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._client: _Streams = (reader, writer)
+        self._broker: _Streams | None = None
+        self._second: _Streams | None = None
+        self._late: list[bytes] = []
         self._unanswered = 0
         self._answered = asyncio.Event()
         self._task = asyncio.current_task()
@@ -144,6 +169,9 @@ class _Connection:
             if not self._was_reset:
                 raise
         finally:
+            if self._late and self._broker is not None:
+                self._link.deliver_late(self._late, self._broker)
+                self._broker = None
             for side in (self._client, self._broker, self._second):
                 if side is not None:
                     _end(side[1], by_reset=self._was_reset)
@@ -182,6 +210,9 @@ class _Connection:
             while True:
                 at, frame = await arrived.get()
                 if not await self._may_pass(at, is_request=is_request):
+                    if self._link.fault is LinkFault.LATE and frame is not None:
+                        self._late.append(frame)
+                        self._link.held_back.set()
                     continue
                 if frame is None:
                     return
@@ -221,7 +252,11 @@ class _Connection:
         link = self._link
         while link.fault is LinkFault.STALLED:
             await link.changed.wait()
-        if link.fault is LinkFault.BLACK_HOLE or (link.fault is LinkFault.ANSWERS_LOST and not is_request):
+        if (
+            link.fault is LinkFault.BLACK_HOLE
+            or (link.fault is LinkFault.ANSWERS_LOST and not is_request)
+            or (link.fault is LinkFault.LATE and is_request and self.is_held)
+        ):
             self.has_lost = True
             return False
         if link.fault is LinkFault.SLOW:
@@ -254,6 +289,23 @@ async def _read_frame(reader: asyncio.StreamReader) -> bytes:
     length = await reader.readexactly(4)
     (size,) = struct.unpack(">i", length)
     return length + await reader.readexactly(size)
+
+
+async def _deliver(requests: list[bytes], broker: _Streams, delay_s: float) -> None:
+    reader, writer = broker
+    try:
+        await asyncio.sleep(delay_s)
+        for request in requests:
+            writer.write(request)
+            await writer.drain()
+            # One after another, but an answer may have been lost.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ANSWER_PATIENCE_S):
+                    await _read_frame(reader)
+    except (OSError, asyncio.IncompleteReadError):
+        pass
+    finally:
+        _end(writer, by_reset=False)
 
 
 def _end(writer: asyncio.StreamWriter, *, by_reset: bool) -> None:

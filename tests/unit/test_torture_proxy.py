@@ -235,6 +235,43 @@ async def test_a_doubled_request_arrives_twice_and_the_second_answer_counts(link
     assert (link.requests, link.copies) == (5, 3)
 
 
+async def test_late_requests_arrive_when_their_connection_is_long_gone(link: Link, peer: Peer) -> None:
+    clients = [await connect(link) for _ in range(12)]
+    for client in clients:
+        await client.ask(b"warm")
+    link.impose(LinkFault.LATE, 0.3)
+    for number, client in enumerate(clients):
+        client.send(b"a%d" % number)
+        client.send(b"b%d" % number)
+    await peer.wait_for(len(clients) + 2)
+    with pytest.raises(TimeoutError):
+        # Some are held back.
+        async with asyncio.timeout(0.3):
+            await peer.wait_for(3 * len(clients))
+    held_back = 3 * len(clients) - len(peer.got)
+    assert 0 < held_back < 2 * len(clients)
+    number_due = len(peer.got) + 1
+    link.heal()
+    assert await (await connect(link)).ask(b"anew") == b"answer %d" % number_due
+    await peer.wait_for(3 * len(clients) + 1)
+    late = peer.got[-held_back:]
+    assert {request for _, request in peer.got} == {b"warm", b"anew"} | {
+        b"%s%d" % (kind, number) for kind in (b"a", b"b") for number in range(len(clients))
+    }
+    for connection, request in late:
+        # In their order, on the connection to the peer that they were sent over.
+        same = [other for number, other in peer.got if number == connection]
+        assert same == [b"warm", b"a" + request[1:], b"b" + request[1:]]
+    resets = 0
+    for client in clients:
+        try:
+            await client.answer()
+            await client.answer()
+        except ConnectionResetError:
+            resets += 1
+    assert resets == held_back // 2
+
+
 async def test_closing_resets_everything_also_what_is_held_up(link: Link) -> None:
     clients = [await connect(link) for _ in range(3)]
     for client in clients:
