@@ -85,7 +85,7 @@ class KafkaLaneCluster:
     def read_changelog(self, start: int, end: int) -> Iterator[tuple[list[StateChange], int]]:
         """See `streams.ports.LaneCluster`. A start that is no longer in the log is moved to the log's start."""
         consumer = self._consumer(committed=True)
-        position = start
+        position = behind = start
         moved_at = time.monotonic()
         try:
             consumer.assign([TopicPartition(self._changelog, self._partition, start)])
@@ -96,7 +96,7 @@ class KafkaLaneCluster:
                     error = message.error()
                     if error is None:
                         changes.append((message.key(), message.value()))
-                        position = message.offset() + 1
+                        position = behind = message.offset() + 1
                     elif error.code() == KafkaError._PARTITION_EOF:
                         # Where the next read starts: behind trailing markers, up to the stable offset.
                         position = max(position, message.offset())
@@ -104,11 +104,17 @@ class KafkaLaneCluster:
                         raise lost("read the changelog", KafkaException(error))
                 if position != before:
                     moved_at = time.monotonic()
-                    yield changes, position
+                    if changes:
+                        yield changes, behind
                 else:
                     self._check_patience(moved_at, f"the changelog stands still at {position} of {end}")
         finally:
             consumer.close()
+
+    def is_committed(self, position: int) -> bool:
+        """See `streams.ports.LaneCluster`."""
+        place = Place(STATE_CHANGELOG.name, self._partition, position)
+        return any(True for _ in self._messages(place, position + 1, committed=True))
 
     def hung(self) -> list[HungTransaction]:
         """See `streams.ports.LaneCluster`."""

@@ -159,9 +159,7 @@ class Lane:
                 self._is_distrusted = False
             started = time.monotonic()
             self._log.fence()
-            aborted_from = self._log.heal()
-            if aborted_from is not None:
-                self._drop_store_ahead_of(aborted_from)
+            self._log.heal()
             fenced = time.monotonic()
             self._changelog_id = self._log.cluster.changelog_id()
             end = self._log.cluster.changelog_end()
@@ -305,17 +303,6 @@ class Lane:
                 "see their tracebacks in the dead letters, then restart the worker"
             )
 
-    def _drop_store_ahead_of(self, offset: int) -> None:
-        """The local store may hold what has now been aborted: acknowledged, but its markers were lost."""
-        store = self._stores.open(self.partition)
-        stamp = store.stamp()
-        store.close()
-        if stamp is not None and stamp.position > offset:
-            _log.warning(
-                "lane %d: the local store is ahead of the healed changelog; thrown away", self.partition
-            )
-            self._stores.destroy(self.partition)
-
     def _open_store(self, end: int) -> tuple[StateStore, int]:
         """The local store and its changelog position; one that cannot be trusted is made anew."""
         store = self._store = self._stores.open(self.partition)
@@ -331,6 +318,9 @@ class Lane:
             reason = (
                 f"it was last written {age // 1000} s ago, and compaction may have dropped deletions since"
             )
+        elif not self._log.cluster.is_committed(stamp.position - 1):
+            # Acknowledged, but all its markers were lost: the next owner ended it as aborted.
+            reason = "its last change is not in the changelog: it was aborted, or compaction has dropped it"
         else:
             return store, stamp.position
         _log.info("lane %d: the local store is not used: %s", self.partition, reason)
@@ -345,6 +335,7 @@ class Lane:
             store.write(changes, StoreStamp(self._changelog_id, position, self.wall_clock()))
             records += len(changes)
             self._on_restore(RestoreProgress(start, position, end, records))
+        self._on_restore(RestoreProgress(start, end, end, records))
         return records
 
     def _load(self, store: StateStore) -> None:

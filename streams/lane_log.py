@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar
 
-from schemas.topics import STATE_CHANGELOG
 from streams.ports import (
     HungTransaction,
     LaneCluster,
@@ -71,25 +70,18 @@ class LaneLog:
         for producer in self._ring:
             producer.fence()
 
-    def heal(self) -> int | None:
-        """End the transactions that hang after `fence`: as committed what was committed, as aborted what was not.
-
-        Returns the changelog offset from which on records were aborted, None when none were.
-        """
+    def heal(self) -> None:
+        """End the transactions that hang after `fence`: as committed what was committed, as aborted what was not."""
         hung = self._await_markers(bool)
-        aborted: int | None = None
         for _ in range(_MAX_HEALS):
             if not hung:
                 self._heal_shared()
-                return aborted
+                return
             # What hangs can hide that another one was committed: first those of which it shows.
             committed = next(filter(self._was_committed, hung), None)
             first = committed or hung[0]
             same = [other for other in hung if other == first or other.names & first.names]
             self._end(same, commit=committed is not None)
-            for at in same:
-                if committed is None and at.place.topic == STATE_CHANGELOG.name:
-                    aborted = at.place.offset
             hung = self._await_markers(partial(_has, first))
             if first in hung:
                 break

@@ -175,8 +175,11 @@ class LaneCluster(Protocol):
         """End offset of the lane's changelog partition, open transactions included."""
 
     def read_changelog(self, start: int, end: int) -> Iterator[tuple[list[StateChange], int]]:
-        """Committed changes from offset `start` on, in chunks, each with the position behind it; the last
-        position is at least `end`."""
+        """Committed changes from offset `start` on, at least up to `end`, in chunks, each with the position right
+        behind its last change."""
+
+    def is_committed(self, position: int) -> bool:
+        """Whether the changelog has a committed record at this offset."""
 
     def command_range(self, topic: str) -> tuple[int, int]:
         """First and end offset of the lane's partition of a command topic."""

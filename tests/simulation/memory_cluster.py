@@ -111,7 +111,17 @@ class MemoryLaneCluster:
             if after == position:
                 raise LaneLostError(f"the changelog stands still at {position} of {end}")
             position = after
-            yield [(record.key or b"", record.value) for record in records], position
+            if records:
+                yield [(record.key or b"", record.value) for record in records], records[-1].offset + 1
+
+    def is_committed(self, position: int) -> bool:
+        """See `streams.ports.LaneCluster`."""
+        self.network.call("is_committed")
+        log = self._log(_CHANGELOG)
+        if not log.start <= position < log.end:
+            return False
+        records, _ = log.read(position, 1)
+        return bool(records) and records[0].offset == position
 
     def command_range(self, topic: str) -> tuple[int, int]:
         """See `streams.ports.LaneCluster`."""
