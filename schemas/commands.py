@@ -71,6 +71,8 @@ def _field_error(model: type[Command], body: dict[str, Any], error: ValidationEr
     path = [str(part) for part in first["loc"]]
     name = path[0] if path else ""
     code = model.field_codes.get(name, ErrorCode.INVALID_COMMAND)
+    if first["type"] in ErrorCode.__members__:
+        code = ErrorCode(first["type"])  # The field's own validator has named it.
     kind = body[name].get("type") if isinstance(body.get(name), dict) else None
     if code is ErrorCode.INVALID_RUN_EVENT and kind == "terminal":
         return FieldError(code, "event.type: a run is ended with terminal.set, not with a terminal event")

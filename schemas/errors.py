@@ -27,13 +27,22 @@ class ErrorCode(StrEnum):
     ATTEMPT_SUPERSEDED = "ATTEMPT_SUPERSEDED"
     TOO_MANY_WAITS = "TOO_MANY_WAITS"
     CALL_FENCED = "CALL_FENCED"
+    RETRY_STATE_REQUIRED = "RETRY_STATE_REQUIRED"
+    RETRY_STATE_TOO_LARGE = "RETRY_STATE_TOO_LARGE"
+    WORKFLOW_RETRY_STATE_PERSISTENCE_FAILED = "WORKFLOW_RETRY_STATE_PERSISTENCE_FAILED"
+    SESSION_NOT_ENCRYPTED = "SESSION_NOT_ENCRYPTED"
+    SESSIONS_NOT_FOUND = "SESSIONS_NOT_FOUND"
+    INVALID_TRACE = "INVALID_TRACE"
     OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
     INTERNAL_ERROR = "INTERNAL_ERROR"
     COMMANDS_EXPIRED = "COMMANDS_EXPIRED"
 
 
 class ErrorInfo(NamedTuple):
-    """What a code means, what to do about it, and where it shows (`reply`, `dead-letter` or both)."""
+    """What a code means, what to do about it, and where it shows.
+
+    That is a `reply`, a `dead-letter`, or the `client`, for what it finds by itself.
+    """
 
     meaning: str
     advice: str
@@ -113,6 +122,37 @@ ERRORS: dict[ErrorCode, ErrorInfo] = {
         "The fencing number does not hold (any more): another one got the call, or its result is published. "
         "`error.fencingNumber` is the newest one that was given; 0 when nobody has claimed the call.",
         "Drop what was executed under this number, and claim the call again: it is executed once.",
+        ("reply",),
+    ),
+    ErrorCode.RETRY_STATE_REQUIRED: ErrorInfo(
+        "Neither `params` nor `paramsRef` is there.",
+        "Send one of them; null stands for a run without parameters.",
+        ("reply",),
+    ),
+    ErrorCode.RETRY_STATE_TOO_LARGE: ErrorInfo(
+        "The retry state would have more bytes of JSON (`error.bytes`) than are kept (`error.maxBytes`).",
+        "Put the parameters into an object store and send `paramsRef`, as the client's `launch` does.",
+        ("reply",),
+    ),
+    ErrorCode.WORKFLOW_RETRY_STATE_PERSISTENCE_FAILED: ErrorInfo(
+        "The launch state could not be stored, so the run was not dispatched. The message says why.",
+        "Remove the cause and launch the run again, with the same run id.",
+        ("client",),
+    ),
+    ErrorCode.SESSION_NOT_ENCRYPTED: ErrorInfo(
+        "A database session is not encrypted as the contract wants it. Nothing was stored.",
+        "Encrypt sessions before they are sent (`KeyRing` does); change the credentials of one that was "
+        "sent in the clear, since the command topic holds it.",
+        ("reply",),
+    ),
+    ErrorCode.SESSIONS_NOT_FOUND: ErrorInfo(
+        "The run has no database sessions, or they have expired.",
+        "Ask again after a moment when they are just being stored; else put them again.",
+        ("reply",),
+    ),
+    ErrorCode.INVALID_TRACE: ErrorInfo(
+        "The trace lacks a field, is another run's, or has more than 32 KiB.",
+        "Send `source`, `phase`, `ts` and `ms`; leave large details out.",
         ("reply",),
     ),
     ErrorCode.OUTPUT_TOO_LARGE: ErrorInfo(

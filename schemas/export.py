@@ -16,19 +16,21 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel, TypeAdapter
 
-from schemas import stored_calls  # noqa: F401 - its records are exported, too.
+from schemas import stored_calls, stored_launch  # noqa: F401 - their records are exported, too.
 from schemas.call_results import CallOutcome
 from schemas.child_results import ChildState
 from schemas.commands import CommandSet
 from schemas.dispatches import Dispatch
 from schemas.envelope import MAX_COMMAND_ID_CHARACTERS, MAX_KEY_BYTES
 from schemas.events import RunEvent
+from schemas.launch_results import RetryParams
 from schemas.replies import Reply
 from schemas.run_commands import RUN_COMMANDS
 from schemas.run_results import RUN_RESULTS
 from schemas.stored import Stored
 from schemas.terminals import TerminalState
 from schemas.topics import TOPICS
+from schemas.trace_results import Trace
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -193,5 +195,7 @@ _VALUES: dict[str, Callable[[], Schema]] = {
     "Stored": _of_records,
     "ChildState": lambda: _of_model(ChildState),
     "CallOutcome": lambda: _of_model(CallOutcome),
+    "RetryParams": lambda: _of_model(RetryParams),
+    "Trace": lambda: _of_model(Trace),
 }
 """The schemas of the values that topics name."""

@@ -18,19 +18,27 @@ class RetryPutResult(Result):
     """Attempts that were claimed before; putting again keeps them."""
 
 
-class RetryClaimResult(Result):
-    """`retry.claim`: whether an attempt was given. Without a stored state there are no params."""
+class RetryParams(Result):
+    """What it takes to start a run again, as it was put; null what was left out."""
+
+    params: Any = None
+    """The run's parameters."""
+    params_ref: Any = None
+    """A reference to parameters that were too large."""
+    params_bytes: int | float | None = None
+    """How many bytes of JSON the parameters have."""
+
+
+class RetryClaimResult(RetryParams):
+    """`retry.claim`: whether an attempt was given, and the parameters; without a stored state there are none.
+
+    When the answer comes again, large parameters in it are those that are stored by then.
+    """
 
     claimed: bool
     """False when nothing is stored, or all attempts are used up."""
     attempts: int
     """Attempts that were claimed so far, this one included."""
-    params: Any = None
-    """As they were stored; in an answer that comes again, as they are stored by then."""
-    params_ref: Any = None
-    """Likewise."""
-    params_bytes: int | float | None = None
-    """Likewise."""
 
 
 class LaunchPutResult(Result):

@@ -10,10 +10,15 @@ from schemas import topics
 from schemas.call_commands import CALL_COMMANDS
 from schemas.child_commands import CHILD_COMMANDS
 from schemas.commands import Command, CommandSet
+from schemas.encrypted_sessions import EncryptedSessions
 from schemas.errors import ErrorCode
 from schemas.events import EventInput, TerminalStatus
+from schemas.launch_commands import LAUNCH_COMMANDS
 from schemas.lenient import Number, Text, clamped
 from schemas.run_command import ExecutorCommand, RunCommand
+from schemas.session_commands import SESSION_COMMANDS
+from schemas.signal_commands import SIGNAL_COMMANDS
+from schemas.trace_commands import TRACE_COMMANDS
 
 MAX_LISTED_EVENTS = 500
 
@@ -28,8 +33,8 @@ class RunSubmit(RunCommand):
     """What the function gets, any JSON; not together with `paramsRef`."""
     params_ref: Any = None
     """A reference to parameters that are too large to be sent; the function gets it as it is."""
-    sessions: Any = None
-    """Not accepted by this version: leave it out."""
+    sessions: EncryptedSessions | None = None
+    """The run's database sessions, stored with the dispatch and kept for 10 minutes; as of `sessions.put`."""
     pool: Text = None
     """Passed on to the dispatch."""
     parent_run_id: Text = None
@@ -41,8 +46,6 @@ class RunSubmit(RunCommand):
     def _one_kind_of_params(self) -> RunSubmit:
         if self.params is not None and self.params_ref is not None:
             raise ValueError("give params or paramsRef, not both")
-        if self.sessions is not None:
-            raise ValueError("sessions are not accepted by this version; leave the field out")
         return self
 
 
@@ -135,6 +138,10 @@ MODELS: tuple[type[Command], ...] = (
     TerminalGet,
     *CHILD_COMMANDS,
     *CALL_COMMANDS,
+    *LAUNCH_COMMANDS,
+    *SESSION_COMMANDS,
+    *TRACE_COMMANDS,
+    *SIGNAL_COMMANDS,
 )
 
 AnyRunCommand: Any = Annotated[Union[(*MODELS,)], Discriminator("type")]

@@ -6,8 +6,12 @@ from typing import Any, Final
 
 from schemas.call_results import CALL_RESULTS
 from schemas.child_results import CHILD_RESULTS
+from schemas.launch_results import LAUNCH_RESULTS
 from schemas.results import Result
+from schemas.session_results import SESSION_RESULTS
+from schemas.signal_results import SIGNAL_RESULTS
 from schemas.terminals import TerminalState
+from schemas.trace_results import TRACE_RESULTS, Trace
 
 
 class SubmitResult(Result):
@@ -42,8 +46,10 @@ class StatusResult(Result):
     """`seq` of the run's newest event."""
     wait: Any = None
     """What a sleeping run waits for; runs do not sleep in this version."""
-    traces: list[Any] | None = None
-    """Only there when asked for by `trace`."""
+    traces: list[Trace] | None = None
+    """Only there when asked for by `trace`; sorted by `ts`."""
+    more: bool = False
+    """Later traces were left out, since an answer holds 768 KiB of them, less beside a large end."""
 
     @property
     def ended(self) -> bool:
@@ -116,5 +122,9 @@ RUN_RESULTS: Final[dict[str, type[Result]]] = {
     "terminal.get": TerminalGetResult,
     **CHILD_RESULTS,
     **CALL_RESULTS,
+    **LAUNCH_RESULTS,
+    **SESSION_RESULTS,
+    **TRACE_RESULTS,
+    **SIGNAL_RESULTS,
 }
 """What each command answers, by its type."""

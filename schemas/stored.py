@@ -74,6 +74,8 @@ class RunHead(Stored, frozen=True):
     """Only `status`, `latest_seq` and `ended_at` are left, and what is still to be deleted."""
     calls: int = 0
     """How many calls the run has; number of the newest."""
+    traces: int = 0
+    """How many traces the run has had; number of the newest."""
 
 
 class RunWait(Stored, frozen=True):

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
+
+from pydantic import ConfigDict
 
 from schemas.results import Result
+
+
+class Trace(Result):
+    """One step that took time, with whatever else was sent with it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    source: Literal["coordinator", "dynamic_worker"]
+    """Who took the time."""
+    run_id: str
+    """The run's id."""
+    phase: str
+    """What was done."""
+    ts: int | float
+    """When, in ms since the epoch."""
+    ms: int | float
+    """How long it took."""
 
 
 class TraceAddResult(Result):
@@ -17,7 +36,7 @@ class TraceAddResult(Result):
 class TraceListResult(Result):
     """`trace.list`: the kept traces."""
 
-    traces: list[dict[str, Any]]
+    traces: list[Trace]
     """Sorted by `ts`; those of one `ts` in the order in which they came."""
     more: bool = False
     """Later ones were left out, since an answer holds 768 KiB of them."""

@@ -50,7 +50,7 @@ def _errors() -> str:
     )
 
 
-_PLACES = {"reply": "the reply", "dead-letter": "a dead letter"}
+_PLACES = {"reply": "the reply", "dead-letter": "a dead letter", "client": "the client"}
 
 
 def _settings() -> str:

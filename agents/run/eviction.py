@@ -6,9 +6,13 @@ from itertools import dropwhile
 from typing import Any
 
 from agents.machine import AT_ONCE, Decision, FiredTimer, Request, View
+from agents.run.instances import evict_instance
+from agents.run.launch import evict_launch_state
 from agents.run.refusals import run_ended, run_not_found
 from agents.run.results import first_kept
+from agents.run.sessions import evict_sessions
 from agents.run.tables import CALL_RESULTS, CALLS, CHILDREN, EVENTS, HEADS, TERMINALS, UNKNOWN_RUN
+from agents.run.traces import evict_traces
 from agents.tables import KeyPart, Table
 from schemas.errors import ErrorCode
 from schemas.run_commands import RunFinish
@@ -70,6 +74,10 @@ def evict(timer: FiredTimer, view: View) -> Decision:
     for seq in range(first_kept(head.latest_seq), head.latest_seq + 1):
         decision.delete(EVENTS, (run_id, seq))
     decision.delete(TERMINALS, (run_id,))
+    evict_launch_state(decision, run_id)
+    evict_sessions(decision, run_id)
+    evict_instance(decision, run_id)
+    evict_traces(decision, run_id, head)
     rest = RunHead(status=head.status, latest_seq=head.latest_seq, ended_at=head.ended_at, evicted=True)
     decision.put(HEADS, (run_id,), rest)
     decision.schedule(FORGET, timer.now + FORGOTTEN_AFTER_MS)

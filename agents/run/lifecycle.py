@@ -9,10 +9,13 @@ from agents.run.event_log import store_event
 from agents.run.instance_id import instance_id
 from agents.run.refusals import run_ended, run_not_found
 from agents.run.results import status_result
+from agents.run.sessions import store_sessions
 from agents.run.tables import HEADS, TERMINALS, UNKNOWN_RUN
+from agents.run.traces import traces_beside
 from agents.run.waits import OF_END, answer_event, wait
 from schemas.json_codec import decode, encode
 from schemas.run_commands import RunStatus, RunSubmit
+from schemas.session_commands import DEFAULT_SESSIONS_TTL_MS
 from schemas.stored import replace
 from schemas.topics import RUN_DISPATCH
 
@@ -43,8 +46,13 @@ def submit(request: Request[RunSubmit], view: View) -> Decision:
     )
     decision = Decision()
     store_event(decision, run_id, seq, event)
-    decision.emit(_TOPIC, run_id, encode(_dispatch(command, instance, 1, now)))
-    head = replace(head, status="running", latest_seq=seq, attempt=1, instance_id=instance, submit_seq=seq)
+    if command.sessions is not None:
+        store_sessions(decision, run_id, command.sessions, now + DEFAULT_SESSIONS_TTL_MS)
+    attempt = max(1, head.attempt)  # An instance that was recorded before may have a higher one.
+    decision.emit(_TOPIC, run_id, encode(_dispatch(command, instance, attempt, now)))
+    head = replace(
+        head, status="running", latest_seq=seq, attempt=attempt, instance_id=instance, submit_seq=seq
+    )
     if head.waits:
         head = answer_event(decision, view, run_id, head, event)
     decision.put(HEADS, (run_id,), head)
@@ -62,7 +70,8 @@ def status(request: Request[RunStatus], view: View) -> Decision:
         return wait(request, view, head, OF_END, command.wait_ms, trace=trace)
     stored = view.get(TERMINALS, run_id) if head.ended_at is not None else None
     terminal = decode(stored) if stored is not None else None
-    return Decision().succeed(status_result(run_id, head, terminal, trace=trace))
+    traces = traces_beside(view, run_id, head, stored)[0] if trace else None
+    return Decision().succeed(status_result(run_id, head, terminal, traces))
 
 
 def _submitted(run_id: str, seq: int) -> dict[str, Any]:

@@ -9,10 +9,25 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.machine import Decision, FiredTimer, Request, View
-from agents.run import call_listing, calls, child_results, ending, event_log, eviction, lifecycle, waits
+from agents.run import (
+    call_listing,
+    calls,
+    child_results,
+    ending,
+    event_log,
+    eviction,
+    instances,
+    launch,
+    lifecycle,
+    sessions,
+    signals,
+    traces,
+    waits,
+)
 from agents.run.refusals import TERMINAL, recall_terminal
-from schemas import call_commands, child_commands
+from schemas import call_commands, child_commands, launch_commands, session_commands, trace_commands
 from schemas import run_commands as commands
+from schemas.signal_commands import RunSignal
 
 RULES: dict[type[Any], Callable[[Request[Any], View], Decision]] = {
     commands.RunSubmit: lifecycle.submit,
@@ -31,11 +46,24 @@ RULES: dict[type[Any], Callable[[Request[Any], View], Decision]] = {
     call_commands.CallPublish: calls.publish,
     call_commands.CallAwait: calls.await_call,
     call_commands.CallDebug: call_listing.list_calls,
+    launch_commands.RetryPut: launch.put_retry,
+    launch_commands.RetryClaim: launch.claim_retry,
+    launch_commands.LaunchPut: launch.put_launch,
+    launch_commands.InstancePut: instances.put_instance,
+    launch_commands.InstanceGet: instances.get_instance,
+    session_commands.SessionsPut: sessions.put_sessions,
+    session_commands.SessionsGet: sessions.get_sessions,
+    trace_commands.TraceAdd: traces.add_trace,
+    trace_commands.TraceList: traces.list_traces,
+    RunSignal: signals.signal,
 }
 
 TIMERS: dict[str, Callable[[FiredTimer, View], Decision]] = {
     waits.TIMER: waits.time_out,
     waits.LEASE: calls.pass_on,
+    launch.EXPIRE_RETRY: launch.expire,
+    sessions.EXPIRE_SESSIONS: sessions.expire,
+    instances.EXPIRE_INSTANCE: instances.expire,
     eviction.EVICT: eviction.evict,
     eviction.SWEEP: eviction.sweep,
     eviction.FORGET: eviction.forget,
@@ -47,6 +75,7 @@ RECALLED: dict[str, Callable[[str, str, View], Any]] = {
     TERMINAL: lambda _, run_id, view: recall_terminal(run_id, view),
     calls.CALL: calls.recall,
     child_results.CHILD: child_results.recall,
+    launch.PARAMS: launch.recall,
 }
 """What answers hold by reference: the name, or what stands before the colon in it; takes what stands behind it."""
 

@@ -44,9 +44,15 @@ def events_result(head: RunHead, events: list[Any], *, more: bool = False) -> di
 
 
 def status_result(
-    run_id: str, head: RunHead, terminal: dict[str, Any] | None, *, trace: bool
+    run_id: str,
+    head: RunHead,
+    terminal: dict[str, Any] | None,
+    traces: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The result of `run.status`. `terminal` is the run's end, None before it and after the eviction."""
+    """The result of `run.status`. `terminal` is the run's end, None before it and after the eviction.
+
+    `traces`: see `agents.run.traces`; None when they were not asked for.
+    """
     end = terminal or {}
     result = {
         "runId": run_id,
@@ -57,8 +63,8 @@ def status_result(
         "durationMs": end.get("durationMs"),
         "latestSeq": head.latest_seq,
     }
-    if trace:
-        result["traces"] = []
+    if traces is not None:
+        result |= traces
     return result
 
 

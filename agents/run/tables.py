@@ -5,6 +5,7 @@ from __future__ import annotations
 from agents.tables import raw_table, record_table
 from schemas.stored import RunHead, RunWait, WaitGroup
 from schemas.stored_calls import StoredCall
+from schemas.stored_launch import StoredInstance, StoredRetry, StoredSessions
 
 HEADS = record_table("run.head", (str,), RunHead)
 """Key (run id)."""
@@ -29,6 +30,21 @@ CALL_RESULTS = raw_table("run.call_result", (str, int))
 
 CHILDREN = raw_table("run.child", (str, str))
 """Key (run id, event key): JSON of the child result's state, as answers have it."""
+
+RETRIES = record_table("run.retry", (str,), StoredRetry)
+"""Key (run id)."""
+
+RETRY_PARAMS = raw_table("run.retry_params", (str,))
+"""Key (run id): JSON with `params`, `paramsRef` and `paramsBytes`."""
+
+SESSIONS = record_table("run.sessions", (str,), StoredSessions)
+"""Key (run id)."""
+
+INSTANCES = record_table("run.instance", (str,), StoredInstance)
+"""Key (run id)."""
+
+TRACES = raw_table("run.trace", (str, int))
+"""Key (run id, trace number): the trace's JSON. The newest 200 are kept."""
 
 UNKNOWN_RUN = RunHead()
 """The head of a run of which nothing is stored."""

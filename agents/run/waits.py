@@ -23,6 +23,7 @@ from agents.run.tables import (
     WAIT_GROUPS,
     WAITS,
 )
+from agents.run.traces import traces_beside
 from schemas.errors import ErrorCode
 from schemas.json_codec import decode, embed, encode
 from schemas.replies import ReplyAddress
@@ -202,9 +203,13 @@ def answer_end(
 ) -> RunHead:
     """Answer all waits on a run: `event`, its latest, is its end. `head` is the run as it is with the event."""
     answering = Answering(decision, view, run_id, head)
+    traced: tuple[dict[str, Any], int] | None = None
     for key, record in answering.waits():
         if record.kind == "run.status":
-            result, size = status_result(run_id, head, terminal, trace=record.trace), len(event)
+            result, size = status_result(run_id, head, terminal), len(event)
+            if record.trace:
+                traced = traced or traces_beside(view, run_id, head, event)
+                result, size = result | traced[0], size + traced[1]
         elif record.kind != "events.list":
             result, size = _standing(view, head, key, record)
         elif key.order < head.latest_seq:
@@ -242,7 +247,8 @@ def _standing(view: View, head: RunHead, key: WaitKey, record: RunWait) -> tuple
     if record.kind == "run.status":
         stored = view.get(TERMINALS, run_id)
         terminal = decode(stored) if stored else None
-        return status_result(run_id, head, terminal, trace=record.trace), len(stored or b"")
+        traces, size = traces_beside(view, run_id, head, stored) if record.trace else (None, 0)
+        return status_result(run_id, head, terminal, traces), len(stored or b"") + size
     if record.kind == "events.list":
         event = view.get(EVENTS, run_id, key.order)
         more = event is not None and key.order < head.latest_seq

@@ -32,6 +32,16 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "call.publish": {**CALL, "fencingNumber": 1, "value": 1},
     "call.await": CALL,
     "call.debug": {},
+    "retry.put": {"params": None},
+    "retry.claim": {"maxAttempts": 3},
+    "launch.put": {"params": None, "sessions": []},
+    "instance.put": {"instanceId": "i"},
+    "instance.get": {},
+    "sessions.put": {"sessions": []},
+    "sessions.get": {},
+    "trace.add": {"trace": {"source": "coordinator", "phase": "p", "ts": 1, "ms": 2}},
+    "trace.list": {},
+    "run.signal": {},
 }
 
 TEXTS = [
@@ -42,6 +52,9 @@ TEXTS = [
     ("terminal.set", "instanceId"),
     ("terminal.set", "error"),
     ("terminal.set", "playName"),
+    ("run.signal", "eventKey"),
+    ("run.signal", "event_key"),
+    ("run.signal", "signalType"),
 ]
 NUMBER_FIELDS = [
     ("run.submit", "maxAttempts"),
@@ -49,6 +62,8 @@ NUMBER_FIELDS = [
     ("terminal.set", "attempt"),
     ("terminal.set", "completedAt"),
     ("child.terminal.set", "storedAt"),
+    ("retry.put", "paramsBytes"),
+    ("launch.put", "paramsBytes"),
 ]
 ANYTHING = [
     ("run.submit", "params"),
@@ -58,6 +73,11 @@ ANYTHING = [
     ("terminal.set", "totalRows"),
     ("terminal.set", "durationMs"),
     ("child.terminal.set", "data"),
+    ("retry.put", "params"),
+    ("retry.put", "paramsRef"),
+    ("launch.put", "params"),
+    ("launch.put", "paramsRef"),
+    ("run.signal", "payload"),
     ("call.publish", "value"),
 ]
 CLAMPED = [
@@ -66,6 +86,11 @@ CLAMPED = [
     ("events.list", "limit", 1, 500, 500),
     ("events.list", "timeoutMs", 0, 30_000, 0),
     ("child.terminal.await", "timeoutMs", 0, 30_000, 0),
+    ("retry.put", "ttlMs", 60_000, 3_600_000, 3_600_000),
+    ("launch.put", "retryTtlMs", 60_000, 3_600_000, 3_600_000),
+    ("launch.put", "dbSessionsTtlMs", 60_000, 1_800_000, 600_000),
+    ("sessions.put", "ttlMs", 60_000, 1_800_000, 600_000),
+    ("instance.put", "ttlMs", 60_000, 3_600_000, 3_600_000),
     ("call.await", "timeoutMs", 0, 30_000, 0),
     *((type_, "leaseMs", 1000, 3_600_000, 300_000) for type_ in ("call.claim", "call.renew", "call.await")),
 ]
@@ -278,6 +303,11 @@ def test_messages_about_fields_quote_no_value(value: Any) -> None:
     for type_, fields in [
         ("run.submit", {"name": secret}),
         ("run.submit", {"sessions": secret}),
+        ("sessions.put", {"sessions": secret}),
+        ("launch.put", {"sessions": [{secret[0]: secret}]}),
+        ("sessions.put", {"sessions": [dict.fromkeys(("name", "algorithm", "keyId"), secret[0])]}),
+        ("trace.add", {"trace": {"source": secret[0]}}),
+        ("retry.claim", {"maxAttempts": secret}),
         ("run.submit", {"params": secret, "paramsRef": secret}),
         ("terminal.set", {"status": secret[0]}),
         ("events.append", {"event": {"type": secret[0]}}),
@@ -301,7 +331,15 @@ def test_messages_about_fields_quote_no_value(value: Any) -> None:
     ("type_", "fields", "start"),
     [
         ("run.submit", {"name": None}, "name: "),
-        ("run.submit", {"sessions": []}, "sessions "),
+        ("run.submit", {"sessions": {}}, "sessions: Sessions have to be encrypted: they have to be a list"),
+        (
+            "sessions.put",
+            {"sessions": [{}]},
+            "sessions: Sessions have to be encrypted: number 1 needs a right `name`",
+        ),
+        ("trace.add", {"trace": {"source": "x"}}, "trace.source: "),
+        ("retry.claim", {"maxAttempts": None}, "maxAttempts: "),
+        ("instance.put", {"instanceId": ""}, "instanceId: "),
         ("terminal.set", {"status": "done"}, "status: Input should be 'completed', 'failed' or 'cancelled'"),
         ("events.append", {"event": {"type": "log"}}, "event.line: "),
         ("events.append", {"event": {"type": "status"}}, "event.status: "),

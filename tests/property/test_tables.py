@@ -13,6 +13,7 @@ from agents.tables import Table, raw_table, record_table
 from schemas import stored
 from schemas.stored import RunHead, RunWait, Stored, WaitGroup, replace
 from schemas.stored_calls import StoredCall
+from schemas.stored_launch import StoredInstance, StoredRetry, sessions_record
 from tests.property.json_values import VALUES
 
 TEXT_AND_NUMBER = raw_table("t", (str, int))
@@ -96,6 +97,9 @@ SAMPLES: list[Stored] = [
     WaitGroup(waits=2, claimers=1),
     StoredCall(number=1, fencing_number=2, owner="o", lease_expires_at=3, claimed_by="c"),
     StoredCall(number=1, fencing_number=2, ok=False),
+    StoredRetry(updated_at=1, expires_at=2, attempts=3),
+    sessions_record(1, 2, b'[{"name":"a"}]'),
+    StoredInstance(instance_id="i", ttl_ms=1, expires_at=2, attempt=3),
     stored.Remembered(number=1, at=2, ok=True, body={"a": [None, 1.0]}, by_reference={"a": "b"}),
     stored.RepeatWindow(latest=5),
     stored.Timer(payload=[2**63, "x"]),
