@@ -65,3 +65,15 @@ def test_one_submit_is_dispatched_and_all_get_its_answer(
         (dispatch,) = client.settled("run-dispatch", run_id.encode())
         (event,) = client.events(run_id)
         assert dispatch.json()["commandId"] == event["commandId"]
+
+
+def test_one_caller_claims_a_call_and_all_others_wait_for_it(
+    broker: str, prefix: str, worker: WorkerProcess, client: BareClient
+) -> None:
+    claims = [{"toolId": "t", "inputHash": "h", "owner": f"caller {number}"} for number in range(CLIENTS)]
+    for answers in race(broker, prefix, client, "call.claim", claims).values():
+        results = [answer["result"] for answer in answers]
+        (winner,) = [number for number, result in enumerate(results) if result["status"] == "claimed"]
+        for number, result in enumerate(results):
+            if number != winner:
+                assert (result["status"], result["owner"]) == ("pending", f"caller {winner}")

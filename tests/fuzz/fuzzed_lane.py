@@ -16,9 +16,9 @@ from streams import lane_tables
 from streams.batch import Batch, BatchCounts, LaneRules
 from streams.ports import CommandRecord, OutRecord, StoreStamp
 from streams.timers import NEVER
-from tests.fuzz.memory_store import MemoryStore
 from tests.fuzz.mutations import Draft
 from tests.fuzz.odd_values import PARTITION, PARTITIONS
+from tests.simulation.memory_store import MemoryStores
 
 START = 1_700_000_000_000
 MAX_COMMAND_BYTES = 1024 * 1024
@@ -48,7 +48,7 @@ class FuzzedLane:
 
     partition: int = PARTITION
     repeat_limit: int = 1000
-    store: MemoryStore = field(default_factory=MemoryStore)
+    disk: MemoryStores = field(default_factory=MemoryStores)
     now: int = START
     batches: int = 0
 
@@ -61,6 +61,7 @@ class FuzzedLane:
             repeat_ms=REPEAT_MS,
             full_name=lambda topic: f"fuzz-{topic}",
         )
+        self._store = self.disk.open(self.partition)
         self._progress = LaneProgress()
         self._next_due = NEVER
         self._next_offset = 0
@@ -104,7 +105,7 @@ class FuzzedLane:
         """End the batch and begin the next."""
         if not self._batch.is_empty:
             changes = self._batch.changes()
-            self.store.write(changes, StoreStamp("fuzz", 0, 0))
+            self._store.write(changes, StoreStamp("fuzz", 0, 0))
             self._progress = self._batch.progress()
         self._next_due = self._batch.timers.next_due
         self._begin()
@@ -112,7 +113,7 @@ class FuzzedLane:
     def state(self) -> dict[str, dict[tuple[Any, ...], bytes]]:
         """All that is committed, by table and key, after every key and record was read and written back."""
         found: dict[str, dict[tuple[Any, ...], bytes]] = {}
-        for key, value in self.store.state.items():
+        for key, value in self.disk.lanes[self.partition].data.items():
             table = next(table for table in TABLES if key.startswith(table.prefix))
             parts = table.parts(key)
             assert table.key(*parts) == key
@@ -127,7 +128,7 @@ class FuzzedLane:
 
     def _begin(self) -> None:
         self.batches += 1
-        self._batch = Batch(self._rules, self.partition, self.store, self._progress, self._next_due)
+        self._batch = Batch(self._rules, self.partition, self._store, self._progress, self._next_due)
 
 
 def tables() -> list[Table[Any]]:
