@@ -1,7 +1,7 @@
 """The state that a changelog stands for, read by its layout alone. Imports nothing of ours.
 
-A key is the table's name and the parts of the key: text ends with a NUL (a NUL inside is followed by 0xff),
-a number has eight bytes.
+A key is the table's name and the parts of the key: text ends with its only NUL (inside, byte 0 is 1 1 and byte 1
+is 1 2), a number has eight bytes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,5 @@ def fold(rows: Iterable[Row]) -> LaneState:
 
 def text_part(data: bytes) -> tuple[bytes, bytes]:
     """The text that a key's bytes begin with, and what follows it."""
-    at = data.index(b"\0")
-    while data[at + 1 : at + 2] == b"\xff":
-        at = data.index(b"\0", at + 2)
-    return data[:at].replace(b"\0\xff", b"\0"), data[at + 1 :]
+    text, _, rest = data.partition(b"\0")
+    return text.replace(b"\1\1", b"\0").replace(b"\1\2", b"\1"), rest

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from agents.tables import encode_part
 from tests.contract.bare_client import command, key_in_partition, partition_of
 from tests.crash.checker import violations
 from tests.crash.expected import ExpectedEvent, expected_of
 from tests.crash.history import TOPICS, History, Place, Row, SentCommand
+from tests.crash.state import text_part
 
 PARTITIONS = 2
 RUN, ENDED = key_in_partition(0, PARTITIONS), key_in_partition(1, PARTITIONS)
@@ -325,3 +327,9 @@ def test_a_violation_names_its_place(right: History) -> None:
     change, _ = BROKEN["an event is there twice"]
     (where,) = {violation.where for violation in violations(change(right)) if violation.rule == "seq"}
     assert where == "run-events[0]@1002"
+
+
+@pytest.mark.parametrize("text", ["run", "", "a\0b", "\1", "\1\0\1\1\2", "é\0"])
+def test_keys_are_read_as_lanes_write_them(text: str) -> None:
+    rest = b"\0\1\2\3\4\5\6\7"
+    assert text_part(encode_part(text) + rest) == (text.encode(), rest)
