@@ -25,6 +25,8 @@ class Refused:
 
     code: str
     terminal: dict[str, Any] | None = None
+    fencing: int | None = None
+    """`error.fencingNumber`"""
 
 
 WAITS = {"waits": True}
