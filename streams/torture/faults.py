@@ -15,6 +15,7 @@ from streams.torture.site import Site, Victim, WorkerVictim
 
 _POLL_S = 0.1
 _PATIENCE_S = 120.0
+_HELD_S = 0.2
 _GAVE_UP = 70
 """Exit code of a worker that could not hand over within its deadline."""
 _LINK_FAULTS = {
@@ -24,6 +25,7 @@ _LINK_FAULTS = {
     FaultKind.LINK_STALLED: LinkFault.STALLED,
     FaultKind.LINK_ANSWERS_LOST: LinkFault.ANSWERS_LOST,
     FaultKind.LINK_DOUBLED: LinkFault.DOUBLED,
+    FaultKind.LINK_LATE: LinkFault.LATE,
 }
 
 
@@ -40,13 +42,20 @@ class Faults:
         victim = None if fault.target == BROKER else self._site.victims[fault.target]
         in_hand = self._site.broker_in_hand if victim is None else victim.in_hand
         if fault.alone:
-            # One that was killed before may still be starting, and have nothing that could be harmed.
-            for worker in self._site.workers.values():
-                await self._wait_for(worker.process.is_ready, f"{worker.name} is ready")
+            # What was killed before may still be starting, and have nothing that could be harmed.
+            await self.until_all_work()
         async with in_hand:
             window = self._pauses.begin(fault, time.monotonic())
             await self._harm(fault, window, victim)
             self._pauses.undone(window, time.monotonic())
+
+    async def until_all_work(self) -> None:
+        """Wait until every worker is ready, and every executor has partitions if there are enough of them."""
+        site = self._site
+        for worker in site.workers.values():
+            await self._wait_for(worker.process.is_ready, f"{worker.name} is ready")
+        due = min(len(site.executors), site.settings.partitions)
+        await self._wait_for(lambda: site.executors_at_work() >= due, f"{due} executors have partitions")
 
     async def watch(self) -> None:
         """Notes processes that end by themselves, and starts them again; until it is cancelled."""
@@ -98,9 +107,18 @@ class Faults:
         link = victim.link
         if link is None:
             raise ValueError(f"{victim.name} has no link")
-        link.impose(_LINK_FAULTS[fault.kind], fault.delay_s)
+        kind = _LINK_FAULTS[fault.kind]
+        # Late requests do harm in the moment in which they are held back, and in that in which they arrive.
+        once_s, calm_s = (
+            (_HELD_S, fault.delay_s + _HELD_S) if kind is LinkFault.LATE else (fault.lasts_s, 0.0)
+        )
+        ends_at = time.monotonic() + fault.lasts_s
         try:
-            await asyncio.sleep(fault.lasts_s)
+            while time.monotonic() < ends_at:
+                link.impose(kind, fault.delay_s)
+                await asyncio.sleep(once_s)
+                link.heal()
+                await asyncio.sleep(calm_s)
         finally:
             link.heal()
 

@@ -177,6 +177,7 @@ class Torture:
             self._step("waiting until everything that was sent has had its effect")
             await asyncio.to_thread(sender.stop)
             await self._until_all_effects(observer, generators)
+            await faults.until_all_work()
         except StandsStill as error:
             self._problems.append(str(error))
         finally:

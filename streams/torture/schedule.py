@@ -31,6 +31,7 @@ class FaultKind(StrEnum):
     LINK_STALLED = "link-stalled"
     LINK_ANSWERS_LOST = "link-answers-lost"
     LINK_DOUBLED = "link-doubled"
+    LINK_LATE = "link-late"
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,10 @@ _RECIPES: dict[FaultKind, _Recipe] = {
         4, 1, (0, 1.5), "kill -9 of an executor with runs in its hands, which is started again"
     ),
     FaultKind.LINK_SLOW: _Recipe(
-        3, 1, (2, 6), "everything between a process and the broker is delayed, each way, in order"
+        2, 1, (2, 6), "everything between a process and the broker is delayed, each way, in order"
     ),
     FaultKind.LINK_CUT: _Recipe(
-        3,
+        2,
         1,
         (0.2, 4),
         "all connections between a process and the broker are reset, and every new one at once",
@@ -109,9 +110,17 @@ _RECIPES: dict[FaultKind, _Recipe] = {
         "the broker gets each request twice, over two connections: the first answer is dropped, as for a client "
         "that tries again when an answer was lost",
     ),
+    FaultKind.LINK_LATE: _Recipe(
+        2,
+        1,
+        (3, 6),
+        "again and again: requests of a process are held back, its connections are reset, and when it has sent them "
+        "again over others, the first ones reach the broker too",
+    ),
 }
 
 _LINK_DELAY_S = (0.02, 0.4)
+_DELAYED = {FaultKind.LINK_SLOW, FaultKind.LINK_LATE}
 _FLOWS_AGAIN_S = 3.0
 _ON_LINKS_OF_WORKERS = 0.75
 
@@ -140,7 +149,7 @@ class PlannedFault:
     alone: bool
     """Nothing else is harmed from when it strikes until commands of all partitions flow again."""
     delay_s: float = 0.0
-    """Of a slow link: for how long everything is held up, each way."""
+    """For how long a slow link holds everything up, each way; of a late one, when the first requests arrive."""
 
     @property
     def label(self) -> str:
@@ -226,7 +235,7 @@ class _Planner:
         self._clock += after_s
         target = self._target(kind)
         lasts_s = source.uniform(*_RECIPES[kind].lasts_s)
-        delay_s = source.uniform(*_LINK_DELAY_S) if kind is FaultKind.LINK_SLOW else 0.0
+        delay_s = source.uniform(*_LINK_DELAY_S) if kind in _DELAYED else 0.0
         self._harmed_until[target] = self._clock + lasts_s
         if alone:
             self._clock += lasts_s + _FLOWS_AGAIN_S

@@ -155,7 +155,8 @@ class Sender:
             topic,
             partition,
             command.key,
-            command.value,
+            # What orjson makes keeps 4 KiB for as long as it is kept.
+            None if command.value is None else bytes(memoryview(command.value)),
             headers,
             command.command_id,
             correlation_id,

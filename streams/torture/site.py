@@ -8,13 +8,19 @@ import urllib.error
 from collections.abc import Callable
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from streams import topic_admin
 from streams.broker import local_broker
 from streams.child_process import ChildProcess, ExecutorChild, WorkerChild, free_port
+from streams.messaging.kafka_config import connection_config
 from streams.settings import Settings
 from streams.torture import executed_runs
 from streams.torture.proxy import Link
 from streams.torture.schedule import VISITOR, executor_names, worker_names
+
+_CALL_S = 5.0
 
 
 class Victim:
@@ -77,6 +83,7 @@ class Site:
         self._worker_names = worker_names(workers)
         self._executor_names = executor_names(executors)
         self._source = source
+        self._admin: AdminClient | None = None
 
     @property
     def victims(self) -> dict[str, Victim]:
@@ -115,9 +122,6 @@ class Site:
     async def stop(self) -> list[str]:
         """End the workers and executors by SIGTERM; returns which did not end with 0, in words."""
         found = []
-        for worker in self.workers.values():
-            # One that was killed last may still be starting.
-            await asyncio.to_thread(worker.process.wait_ready)
         for victim in (*self.executors.values(), *self.workers.values()):
             victim.is_meant_to_run = False
             code = await asyncio.to_thread(victim.process.stop)
@@ -133,6 +137,18 @@ class Site:
             if victim.link is not None:
                 await victim.link.close()
         await asyncio.to_thread(local_broker.kill, self._broker_settings)
+
+    def executors_at_work(self) -> int:
+        """How many members have partitions in the group of the executors (blocking)."""
+        group = self.settings.name(self.settings.executor_group)
+        if self._admin is None:
+            self._admin = AdminClient({**connection_config(self.settings)})
+        try:
+            asked = self._admin.describe_consumer_groups([group], request_timeout=_CALL_S)
+            members = asked[group].result().members
+        except KafkaException:
+            return 0
+        return sum(bool(member.assignment.topic_partitions) for member in members)
 
     def kill_broker(self) -> None:
         """End the broker by SIGKILL (blocking)."""

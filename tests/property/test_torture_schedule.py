@@ -76,7 +76,7 @@ def test_every_fault_can_be_carried_out(
         assert is_possible(fault, worker_names(workers), executor_names(executors)), fault
         assert fault.after_s >= 0
         assert fault.lasts_s >= 0
-        assert (fault.delay_s > 0) is (fault.kind is FaultKind.LINK_SLOW)
+        assert (fault.delay_s > 0) is (fault.kind in (FaultKind.LINK_SLOW, FaultKind.LINK_LATE))
         if fault.kind is FaultKind.WORKER_FROZEN:
             assert fault.lasts_s > SESSION_S
 
