@@ -27,6 +27,10 @@ class Envelope(Value, frozen=True):
     body: dict[str, Any]
     reply_to: ReplyAddress | None
 
+    def __repr__(self) -> str:
+        # The body is not checked yet: it may hold secrets that no message and no log may show.
+        return f"Envelope({self.type} {self.command_id!r} of {self.key!r})"
+
 
 class EnvelopeError(Exception):
     """A wrong envelope: the record is dead-lettered, and answered when a reply address could be read."""

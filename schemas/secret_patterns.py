@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 
+# Every repetition is bounded: a hostile text must not cost more than its length.
 _PATTERNS = re.compile(
     r"""
-    ://[^\s/@:]*:[^\s@]+@                                     # a URL with a password
+    ://[^\s/@:]{0,64}:[^\s@]{1,128}@                        # a URL with a password
     | \b(?:password|passwd|pwd|pgpassword|secret|token|api_?key|access_?key|private_?key|credentials?)
-      ["']?\s*[=:]\s*["']?[^\s"',;}]                          # password=..., "token": "..."
-    | -----BEGIN\ [A-Z ]*KEY
+      ["']?\s{0,9}[=:]\s{0,9}["']?[^\s"',;}]                    # password=..., "token": "..."
+    | -----BEGIN\ [A-Z ]{0,40}KEY
     | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b                           # AWS
     | \bgh[pousr]_[A-Za-z0-9]{20}                             # GitHub
     | \bxox[abeprs]-[A-Za-z0-9]                               # Slack
     | \b[sr]k[_-](?:live|test|proj|ant)[_-][A-Za-z0-9]        # payment and model providers
-    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.                # a JSON web token
+    | \beyJ[A-Za-z0-9_-]{8,200}\.[A-Za-z0-9_-]{1,200}           # a JSON web token
     """,
     re.IGNORECASE | re.VERBOSE,
 )

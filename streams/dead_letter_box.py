@@ -88,6 +88,11 @@ class DeadLetter:
 
     def why_not_replayable(self) -> str | None:
         """Why the record cannot be sent again; None when it can be."""
+        if self.text(headers_of.VALUE_WITHHELD) is not None:
+            return (
+                "its value was withheld, since it may hold database sessions in the clear; its sender has to send "
+                "it again, encrypted"
+            )
         if self.left_out_bytes is not None:
             return (
                 f"its value of {self.left_out_bytes} bytes was too large to be kept here; its sender has to "

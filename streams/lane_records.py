@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from agents.machine import Answer
 from schemas import dead_letters
 from schemas.envelope import Headers
 from schemas.errors import ErrorCode
 from schemas.json_codec import encode
+from schemas.open_sessions import may_hold_open_session
 from schemas.replies import CORRELATION_ID, ReplyAddress
 from schemas.topics import DEAD_LETTERS, REPLIES
 from streams.ports import CommandRecord, OutRecord
+
+_FRAME = re.compile(r'^  File ".*", line \d+.*$', re.MULTILINE)
+"""The lines of a traceback that say where it was, without source and without the exception's text."""
 
 
 def reply_record(to: ReplyAddress, command_id: str | None, answer: Answer) -> OutRecord:
@@ -29,7 +35,9 @@ def forwarded_record(record: CommandRecord, partition: int) -> OutRecord:
 def dead_letter_record(
     record: CommandRecord, topic: str, code: ErrorCode, message: str, traceback: str | None = None
 ) -> OutRecord:
-    """The dead letter of a record: its own headers first, then ours (wire 5); what is too large is left out.
+    """The dead letter of a record: its own headers first, then ours (wire 5).
+
+    What is too large, or may hold a database session in the clear, is left out.
 
     `topic` is the full name of the topic that the record was read from.
     """
@@ -52,12 +60,17 @@ def dead_letter_record(
         (dead_letters.TIMESTAMP, b"%d" % record.timestamp),
         *left_out,
     ]
-    if traceback is not None:
-        headers.append((dead_letters.TRACEBACK, _cut(traceback, dead_letters.MAX_TRACEBACK_BYTES, tail=True)))
     value = record.value
-    if value is not None and len(value) > dead_letters.MAX_VALUE_BYTES:
+    too_large = value is not None and len(value) > dead_letters.MAX_VALUE_BYTES
+    withheld = not too_large and may_hold_open_session(value)
+    if traceback is not None:
+        shown = "\n".join(_FRAME.findall(traceback)) if withheld else traceback
+        headers.append((dead_letters.TRACEBACK, _cut(shown, dead_letters.MAX_TRACEBACK_BYTES, tail=True)))
+    if value is not None and (too_large or withheld):
         headers.append((dead_letters.VALUE_BYTES, b"%d" % len(value)))
         value = None
+    if withheld:
+        headers.append((dead_letters.VALUE_WITHHELD, b"sessions"))
     return OutRecord(DEAD_LETTERS.name, record.partition, key, value, headers)
 
 

@@ -26,6 +26,10 @@ class CommandRecord(Value, frozen=True):
     value: bytes | None
     headers: Headers
 
+    def __repr__(self) -> str:
+        # The value may hold secrets that no message and no log may show.
+        return f"CommandRecord({self.topic}[{self.partition}]@{self.offset})"
+
 
 class OutRecord(NamedTuple):
     """One record to produce in a lane's transaction."""
@@ -36,6 +40,10 @@ class OutRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] | None = None
+
+    def __repr__(self) -> str:
+        # A forwarded command's value may hold secrets that no message and no log may show.
+        return f"OutRecord({self.topic}[{self.partition}], {len(self.value or b'')} bytes)"
 
 
 HEAL_KEY = b"\0heal"

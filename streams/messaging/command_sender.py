@@ -7,7 +7,7 @@ import random
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -45,7 +45,7 @@ class PendingCommand:
     """A command whose answer is awaited. `reply` completes with it, or fails with `CommandNotDelivered`."""
 
     command: SentCommand
-    value: bytes
+    value: bytes = field(repr=False)
     correlation_id: bytes
     reply: asyncio.Future[Reply]
     delivery: Delivery | None = None
