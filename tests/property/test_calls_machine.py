@@ -22,7 +22,8 @@ RUNS = ["b", "b\0/A"]
 
 # Mostly the same run and the same call: what there is to find lies where several meet.
 runs = st.sampled_from([RUNS[0]] * 4 + RUNS[1:])
-calls = st.sampled_from([("t\0", "h")] * 4 + [("t", "\0h")])
+picks = st.sampled_from([0, 0, 0, 0, 0, 1, 2])
+"""The newest call, which has no result yet; the one before it, which has one; a third one."""
 owners = st.sampled_from(["o", "p"])
 leases = st.sampled_from([1000, 1000, 5000, 300_000])
 timeouts = st.sampled_from([0, 1000, 1000, 5000, 30_000])
@@ -77,16 +78,18 @@ class CallsOverTime(RuleBasedStateMachine):
         self.commands += 1
         return self.models[run]
 
-    @rule(run=runs, call=calls, owner=owners, lease=leases, stale=stale)
-    def claim(self, run: str, call: tuple[str, str], owner: str, lease: int, stale: bool) -> None:
+    @rule(run=runs, pick=picks, owner=owners, lease=leases, stale=stale)
+    def claim(self, run: str, pick: int, owner: str, lease: int, stale: bool) -> None:
         model = self.next(run)
+        call = call_of(model, pick)
         expected = model.claim(self.command, self.lane.now, call, owner, lease, stale)
         fields = {**name(call), "owner": owner, "leaseMs": lease, **by(stale)}
         self.check(run, expected, "call.claim", fields, write=True)
 
-    @rule(run=runs, call=calls, back=st.integers(-1, 2), lease=leases, stale=stale)
-    def renew(self, run: str, call: tuple[str, str], back: int, lease: int, stale: bool) -> None:
+    @rule(run=runs, pick=picks, back=st.integers(-1, 2), lease=leases, stale=stale)
+    def renew(self, run: str, pick: int, back: int, lease: int, stale: bool) -> None:
         model = self.next(run)
+        call = call_of(model, pick)
         fencing = self.fencing(model, call, back)
         expected = model.renew(self.lane.now, call, fencing, lease, stale)
         fields = {**name(call), "fencingNumber": fencing, "leaseMs": lease, **by(stale)}
@@ -94,15 +97,14 @@ class CallsOverTime(RuleBasedStateMachine):
 
     @rule(
         run=runs,
-        call=calls,
+        pick=picks,
         back=st.sampled_from([0, 0, 0, 1, 2, -1]),
         outcome=outcomes,
         release=st.booleans(),
     )
-    def publish(
-        self, run: str, call: tuple[str, str], back: int, outcome: dict[str, Any], release: bool
-    ) -> None:
+    def publish(self, run: str, pick: int, back: int, outcome: dict[str, Any], release: bool) -> None:
         model = self.next(run)
+        call = call_of(model, pick)
         fencing = self.fencing(model, call, back)
         expected = model.publish(self.lane.now, call, fencing, outcome, release, same)
         fields = {**name(call), "fencingNumber": fencing, **outcome}
@@ -111,7 +113,7 @@ class CallsOverTime(RuleBasedStateMachine):
 
     @rule(
         run=runs,
-        call=calls,
+        pick=picks,
         timeout=timeouts,
         owner=st.none() | owners | owners,
         lease=leases,
@@ -121,7 +123,7 @@ class CallsOverTime(RuleBasedStateMachine):
     def await_call(
         self,
         run: str,
-        call: tuple[str, str],
+        pick: int,
         timeout: int,
         owner: str | None,
         lease: int,
@@ -129,6 +131,7 @@ class CallsOverTime(RuleBasedStateMachine):
         again: bool,
     ) -> None:
         model = self.next(run)
+        call = call_of(model, pick)
         expected = model.await_call(self.command, self.lane.now, call, timeout, owner, lease, stale)
         fields = {**name(call), "timeoutMs": timeout, "leaseMs": lease, **by(stale)}
         fields |= {"claim": owner is not None, "owner": owner}
@@ -136,10 +139,10 @@ class CallsOverTime(RuleBasedStateMachine):
         if again and isinstance(expected, dict) and expected.get("result", {}).get("status") == "claimed":
             self.check(run, expected, "call.await", fields)
 
-    @rule(run=runs, call=calls, crowd=st.lists(st.tuples(timeouts, owners, leases), max_size=4))
-    def crowd(self, run: str, call: tuple[str, str], crowd: list[tuple[int, str, int]]) -> None:
+    @rule(run=runs, pick=picks, crowd=st.lists(st.tuples(timeouts, owners, leases), max_size=4))
+    def crowd(self, run: str, pick: int, crowd: list[tuple[int, str, int]]) -> None:
         for timeout, owner, lease in crowd:
-            self.await_call(run, call, timeout, owner, lease, False, False)
+            self.await_call(run, pick, timeout, owner, lease, False, False)
 
     @rule(run=runs)
     def debug(self, run: str) -> None:
@@ -257,6 +260,14 @@ class CallsOverTime(RuleBasedStateMachine):
     def fencing(model: Run, call: tuple[str, str], back: int) -> int:
         """A fencing number near the newest of a call."""
         return max(1, model.calls[call].fencing - back if call in model.calls else 1)
+
+
+def call_of(model: Run, pick: int) -> tuple[str, str]:
+    """A call by `picks`; their names begin with each other and hold what ends a key's part."""
+    if pick == 2:
+        return ("t", "\0h")
+    published = sum(call.outcome is not None for (tool, _), call in model.calls.items() if tool == "t\0")
+    return ("t\0", f"h{published - pick}")
 
 
 def name(call: tuple[str, str]) -> dict[str, Any]:
