@@ -17,7 +17,9 @@ from typing import Self
 
 from schemas.terminals import TerminalState
 from schemas.topics import RUN_EVENTS, RUN_TERMINALS, TopicSpec
+from streams.child_calls import ChildCalls
 from streams.client_errors import CommandNotDelivered, CommandRefused, CommandTimeout, EndTimeout
+from streams.deduplicated_calls import DeduplicatedCalls
 from streams.messaging.command_sender import CommandSender
 from streams.messaging.topic_reader import Start, TopicReader
 from streams.observing import AllEvents, RunEvents, Terminals
@@ -29,7 +31,7 @@ from streams.terminal_watch import Ending, TerminalWatch
 _PAUSE_S = 0.5
 
 
-class RunlaneClient(RunCalls):
+class RunlaneClient(RunCalls, ChildCalls, DeduplicatedCalls):
     """A client of the coordinator, for one event loop; made once and used for many runs.
 
     Every command method takes `command_id` (default: a new one), `timeout` in seconds per attempt (default:

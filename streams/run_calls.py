@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Unpack
 
 from schemas.events import TerminalStatus
-from schemas.results import Result
 from schemas.run_results import (
     AppendResult,
     CancelResult,
@@ -18,34 +17,11 @@ from schemas.run_results import (
     TerminalSetResult,
 )
 from schemas.terminals import TerminalState
-from streams.messaging.command_sender import CommandSender
-
-R = TypeVar("R", bound=Result)
-
-_QUESTION_MARGIN_S = 10.0
-"""What a question that waits in the coordinator gets on top of its wait, to arrive and to be answered."""
+from streams.command_methods import CallOptions, CommandMethods
 
 
-class CallOptions(TypedDict, total=False):
-    """What every command method takes besides the command's own fields."""
-
-    command_id: str | None
-    """Names the intent, 1..200 characters; default: a new one. The same id again changes nothing."""
-    timeout: float | None
-    """Seconds to wait per attempt; default: the setting `command_timeout_s`."""
-    attempts: int
-    """How often to send it, with the same command id, when no answer comes; default 1."""
-
-
-class RunCalls:
-    """Commands about runs.
-
-    All of them raise `CommandRefused` (the answer is no), `CommandTimeout` (no answer came) and
-    `CommandNotDelivered` (Kafka did not take the command).
-    """
-
-    def __init__(self, sender: CommandSender) -> None:
-        self._sender = sender
+class RunCalls(CommandMethods):
+    """Commands about runs."""
 
     async def submit(
         self,
@@ -187,26 +163,6 @@ class RunCalls:
         """How a run ended; None while it has not, and when it is not kept any more."""
         answer = await self._call(TerminalGetResult, "terminal.get", run_id, {}, options)
         return answer.terminal
-
-    async def _ask(
-        self,
-        answer: type[R],
-        command_type: str,
-        run_id: str,
-        fields: Mapping[str, Any],
-        wait_ms: int,
-        options: CallOptions,
-    ) -> R:
-        if wait_ms and options.get("timeout") is None:
-            waits_s = max(self._sender.settings.command_timeout_s, wait_ms / 1000 + _QUESTION_MARGIN_S)
-            options = {**options, "timeout": waits_s}
-        return await self._call(answer, command_type, run_id, fields, options)
-
-    async def _call(
-        self, answer: type[R], command_type: str, run_id: str, fields: Mapping[str, Any], options: CallOptions
-    ) -> R:
-        given = {name: value for name, value in fields.items() if value is not None}
-        return answer.model_validate(await self._sender.call(command_type, run_id, given, **options))
 
 
 def log_event(line: str) -> dict[str, Any]:

@@ -11,29 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import wraps
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from schemas.events import TerminalStatus
-from schemas.run_results import (
-    AppendResult,
-    CancelResult,
-    FinishResult,
-    ListResult,
-    StatusResult,
-    SubmitResult,
-    TerminalSetResult,
-)
 from schemas.terminals import TerminalState
 from streams.client import RunlaneClient
 from streams.client_errors import ClientClosedError
+from streams.command_methods import CallOptions
 from streams.messaging.topic_reader import Start
 from streams.observing import Following
-from streams.run_calls import CallOptions
 from streams.run_events import AnyRunEvent
 from streams.settings import Settings
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -62,6 +54,18 @@ class _LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _blocking(
+    method: Callable[Concatenate[RunlaneClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[RunlaneSyncClient, P], T]:
+    """A method of the client that does the same and waits for it."""
+
+    @wraps(method)
+    def call(self: RunlaneSyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.run(method(self._client, *args, **kwargs))
+
+    return call
 
 
 class SyncFollowing(Iterator[T], Generic[T]):
@@ -145,155 +149,28 @@ class RunlaneSyncClient:
     ) -> None:
         self.close()
 
-    def submit(
-        self,
-        run_id: str,
-        name: str,
-        params: Any = None,
-        *,
-        params_ref: Any = None,
-        pool: str | None = None,
-        parent_run_id: str | None = None,
-        max_attempts: int | None = None,
-        **options: Unpack[CallOptions],
-    ) -> SubmitResult:
-        """Start a run."""
-        return self._thread.run(
-            self._client.submit(
-                run_id,
-                name,
-                params,
-                params_ref=params_ref,
-                pool=pool,
-                parent_run_id=parent_run_id,
-                max_attempts=max_attempts,
-                **options,
-            )
-        )
-
-    def status(
-        self, run_id: str, *, wait_ms: int = 0, trace: bool = False, **options: Unpack[CallOptions]
-    ) -> StatusResult:
-        """How a run stands."""
-        return self._thread.run(self._client.status(run_id, wait_ms=wait_ms, trace=trace, **options))
-
-    def cancel(self, run_id: str, reason: str | None = None, **options: Unpack[CallOptions]) -> CancelResult:
-        """End a run as cancelled."""
-        return self._thread.run(self._client.cancel(run_id, reason, **options))
-
-    def finish(self, run_id: str, **options: Unpack[CallOptions]) -> FinishResult:
-        """Have the coordinator forget an ended run soon."""
-        return self._thread.run(self._client.finish(run_id, **options))
-
-    def append_event(
-        self,
-        run_id: str,
-        event: Mapping[str, Any],
-        *,
-        instance_id: str | None = None,
-        attempt: int | None = None,
-        **options: Unpack[CallOptions],
-    ) -> AppendResult:
-        """Append an event given by its JSON fields."""
-        return self._thread.run(
-            self._client.append_event(run_id, event, instance_id=instance_id, attempt=attempt, **options)
-        )
-
-    def log(self, run_id: str, line: str, **options: Unpack[CallOptions]) -> AppendResult:
-        """Append a `log` event."""
-        return self._thread.run(self._client.log(run_id, line, **options))
-
-    def progress(
-        self,
-        run_id: str,
-        status: str,
-        *,
-        logs: Sequence[str] | None = None,
-        active_node_id: str | None = None,
-        active_artifact_table_namespace: str | None = None,
-        updated_at: float | None = None,
-        **options: Unpack[CallOptions],
-    ) -> AppendResult:
-        """Append a `progress` event."""
-        return self._thread.run(
-            self._client.progress(
-                run_id,
-                status,
-                logs=logs,
-                active_node_id=active_node_id,
-                active_artifact_table_namespace=active_artifact_table_namespace,
-                updated_at=updated_at,
-                **options,
-            )
-        )
-
-    def set_status(
-        self, run_id: str, status: str, *, logs: Sequence[str] | None = None, **options: Unpack[CallOptions]
-    ) -> AppendResult:
-        """Append a `status` event."""
-        return self._thread.run(self._client.set_status(run_id, status, logs=logs, **options))
-
-    def list_events(
-        self,
-        run_id: str,
-        *,
-        after_seq: int = 0,
-        limit: int | None = None,
-        timeout_ms: int = 0,
-        **options: Unpack[CallOptions],
-    ) -> ListResult:
-        """Kept events with `seq` over `after_seq`."""
-        return self._thread.run(
-            self._client.list_events(
-                run_id, after_seq=after_seq, limit=limit, timeout_ms=timeout_ms, **options
-            )
-        )
-
-    def set_terminal(
-        self,
-        run_id: str,
-        status: TerminalStatus,
-        *,
-        result: Any = None,
-        error: str | None = None,
-        total_rows: Any = None,
-        duration_ms: Any = None,
-        play_name: str | None = None,
-        completed_at: float | None = None,
-        **options: Unpack[CallOptions],
-    ) -> TerminalSetResult:
-        """End a run; the first end stands."""
-        return self._thread.run(
-            self._client.set_terminal(
-                run_id,
-                status,
-                result=result,
-                error=error,
-                total_rows=total_rows,
-                duration_ms=duration_ms,
-                play_name=play_name,
-                completed_at=completed_at,
-                **options,
-            )
-        )
-
-    def complete(
-        self, run_id: str, result: Any = None, *, total_rows: Any = None, **options: Unpack[CallOptions]
-    ) -> TerminalSetResult:
-        """End a run as completed."""
-        return self._thread.run(self._client.complete(run_id, result, total_rows=total_rows, **options))
-
-    def fail(self, run_id: str, error: str, **options: Unpack[CallOptions]) -> TerminalSetResult:
-        """End a run as failed."""
-        return self._thread.run(self._client.fail(run_id, error, **options))
-
-    def get_terminal(self, run_id: str, **options: Unpack[CallOptions]) -> TerminalState | None:
-        """How a run ended; None while it has not."""
-        return self._thread.run(self._client.get_terminal(run_id, **options))
-
-    def wait_terminal(self, run_id: str, timeout: float | None = None) -> TerminalState:
-        """How a run ended; waits for it."""
-        return self._thread.run(self._client.wait_terminal(run_id, timeout))
+    submit = _blocking(RunlaneClient.submit)
+    status = _blocking(RunlaneClient.status)
+    cancel = _blocking(RunlaneClient.cancel)
+    finish = _blocking(RunlaneClient.finish)
+    append_event = _blocking(RunlaneClient.append_event)
+    log = _blocking(RunlaneClient.log)
+    progress = _blocking(RunlaneClient.progress)
+    set_status = _blocking(RunlaneClient.set_status)
+    list_events = _blocking(RunlaneClient.list_events)
+    set_terminal = _blocking(RunlaneClient.set_terminal)
+    complete = _blocking(RunlaneClient.complete)
+    fail = _blocking(RunlaneClient.fail)
+    get_terminal = _blocking(RunlaneClient.get_terminal)
+    wait_terminal = _blocking(RunlaneClient.wait_terminal)
+    set_child = _blocking(RunlaneClient.set_child)
+    get_child = _blocking(RunlaneClient.get_child)
+    await_child = _blocking(RunlaneClient.await_child)
+    claim_call = _blocking(RunlaneClient.claim_call)
+    renew_call = _blocking(RunlaneClient.renew_call)
+    publish_call = _blocking(RunlaneClient.publish_call)
+    await_call = _blocking(RunlaneClient.await_call)
+    list_calls = _blocking(RunlaneClient.list_calls)
 
     def events(
         self, run_id: str, *, from_seq: int = 1, follow: bool = True, since: int | None = None
