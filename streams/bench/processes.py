@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 
 from schemas.topics import RUN_COMMANDS
-from streams.bench.positions import Positions
 from streams.child_process import ChildProcess, WorkerChild, free_port
+from streams.messaging.topic_positions import Positions
 from streams.settings import Settings
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from schemas.topics import RUN_COMMANDS, RUN_EVENTS, RUN_TERMINALS
 from streams.bench import bare_loop, plain_faust
-from streams.bench.positions import Positions
 from streams.bench.processes import Worker, have_done
 from streams.bench.report import BenchResult, Figure, Target
 from streams.bench.visible_output import Rate, command_ids, curve, rate, read_records, sample_until
 from streams.bench.workbench import Workbench
 from streams.bench.workload import Workload, preload
 from streams.child_process import ChildProcess
+from streams.messaging.topic_positions import Positions
 from streams.settings import Settings
 from streams.user_errors import UserError
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from streams.bench.positions import Positions, TopicPositions, passes
 from streams.bench.processes import cpu_seconds, cpu_seconds_of
 from streams.child_process import ChildProcess
 from streams.messaging.kafka_config import reader_config
+from streams.messaging.topic_positions import Positions, TopicPositions, passes
 from streams.settings import Settings
 
 _SAMPLE_EVERY_S = 0.02

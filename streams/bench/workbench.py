@@ -18,8 +18,8 @@ from rich.progress import Progress
 
 from schemas.topics import TopicSpec
 from streams import topic_admin
-from streams.bench.positions import TopicPositions
 from streams.broker import local_broker
+from streams.messaging.topic_positions import TopicPositions
 from streams.settings import Settings
 
 _CALL_S = 15.0

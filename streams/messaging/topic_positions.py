@@ -1,4 +1,4 @@
-"""How far topics are: the offsets that readers of committed records can see, and the logs' ends."""
+"""How far topics are: where their logs begin, the offsets that readers of committed records can see, and the ends."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _PASSING = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
 }
@@ -35,15 +37,20 @@ class TopicPositions:
     """Asks a broker for offsets, cheaply enough to do it many times a second."""
 
     def __init__(self, brokers: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": brokers, "logger": _log})
+        self._brokers = brokers
+        self._admin: AdminClient | None = None
+
+    def starts(self, topic: str, partitions: int) -> Positions:
+        """Per partition the first offset that retention has left."""
+        return self._ask(topic, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
 
     def visible(self, topic: str, partitions: int) -> Positions:
         """Per partition the first offset that a `read_committed` reader cannot see yet."""
-        return self._ask(topic, partitions, IsolationLevel.READ_COMMITTED)
+        return self._ask(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
     def ends(self, topic: str, partitions: int) -> Positions:
         """Per partition the end of the log, open transactions included."""
-        return self._ask(topic, partitions, IsolationLevel.READ_UNCOMMITTED)
+        return self._ask(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
     @retry(
         retry=retry_if_exception(passes),
@@ -51,7 +58,12 @@ class TopicPositions:
         wait=wait_fixed(0.05),
         reraise=True,
     )
-    def _ask(self, topic: str, partitions: int, isolation: IsolationLevel) -> Positions:
-        wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
-        futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_CALL_S)
-        return {at.partition: future.result().offset for at, future in futures.items()}
+    def _ask(self, topic: str, partitions: int, spec: OffsetSpec, isolation: IsolationLevel) -> Positions:
+        admin = self._admin or AdminClient({"bootstrap.servers": self._brokers, "logger": _log})
+        # A client that has met an error may answer with it for ever after a broker's restart.
+        self._admin = None
+        wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
+        futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_CALL_S)
+        found = {at.partition: future.result().offset for at, future in futures.items()}
+        self._admin = admin
+        return found
