@@ -15,6 +15,7 @@ from schemas.errors import ERRORS
 from schemas.export import exported
 from schemas.topics import TOPICS, TopicSpec
 from streams.settings import Settings
+from streams.verify.families import RULES
 
 _SCHEMAS = "../../schemas/exported"
 _NOTE = (
@@ -34,6 +35,7 @@ def pages() -> dict[str, str]:
         "errors.md": _errors(),
         "settings.md": _settings(),
         "topics.md": _topics(),
+        "verification.md": _verification(),
     }
 
 
@@ -69,6 +71,18 @@ def _settings() -> str:
         '`RUNLANE_`, such as `prefix = "shop"`. `runlane settings` prints the values in force and where '
         "each comes from.",
         _table(("variable", "default", "meaning"), rows),
+    )
+
+
+def _verification() -> str:
+    rows = [(f"`{rule.name}`", rule.about, rule.not_checkable or "always checkable") for rule in RULES]
+    return _page(
+        "Verification",
+        "`runlane verify` reads the topics of a deployment, running or stopped, as any client could, and holds "
+        "them against these rules. What it reports has a place: topic, partition and offset of a record to look "
+        "at. What nobody can tell any more, because retention has removed records or answers are remembered no "
+        "longer, is counted as not checkable, and is no violation.",
+        _table(("rule", "what has to hold", "not checkable"), rows),
     )
 
 

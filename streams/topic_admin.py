@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, ResourceType
 from tenacity import RetryError, Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from schemas.topics import LANE_TOPICS, STATE_CHANGELOG, TOPICS, TopicSpec
+from schemas.topics import LANE_TOPICS, RUN_COMMANDS, STATE_CHANGELOG, TOPICS, TopicSpec
 from streams.broker.local_broker import resolve_brokers
 from streams.settings import Settings
 from streams.user_errors import UserError
@@ -172,6 +172,16 @@ def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) ->
             f"set RUNLANE_PARTITIONS={count}",
         )
     return count
+
+
+def prefixes(settings: Settings, *, patience_s: float = 30.0) -> list[str]:
+    """The prefixes for which there are topics of runlane on the brokers. Raises `UserError` as `apply` does."""
+    brokers = resolve_brokers(settings)
+    admin = _admin(brokers, settings)
+    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), brokers, patience_s)
+    ending = f"-{RUN_COMMANDS.name}"
+    found = [name.removesuffix(ending) for name in counts if name.endswith(ending)]
+    return sorted([*found, ""] if RUN_COMMANDS.name in counts else found)
 
 
 @dataclass(frozen=True)

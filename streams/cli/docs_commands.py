@@ -27,7 +27,7 @@ def export(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; it is made when it is missing.")],
 ) -> None:
-    """Write the reference pages of this version: commands.md, errors.md, settings.md and topics.md."""
+    """Write the reference pages of this version: commands.md, errors.md, settings.md, topics.md, verification.md."""
     session = session_of(context)
     made = pages()
     try:

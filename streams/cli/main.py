@@ -22,6 +22,7 @@ from streams.cli import (
     settings_commands,
     topics_commands,
     torture_commands,
+    verify_commands,
     watch_commands,
     worker_commands,
 )
@@ -42,6 +43,7 @@ app.add_typer(watch_commands.app)
 app.add_typer(dead_letter_commands.app, name="dead-letters")
 app.add_typer(broker_commands.app, name="broker")
 app.add_typer(topics_commands.app, name="topics")
+app.add_typer(verify_commands.app)
 app.add_typer(schema_commands.app, name="schemas")
 app.add_typer(docs_commands.app, name="docs")
 app.add_typer(settings_commands.app)
@@ -65,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
         if session.debug:
             raise
         session.output.error(error)
-        sys.exit(error.exit_code)
+        sys.exit(max(error.exit_code, session.failure_code))
     except Exception as error:
         if session.debug:
             raise
@@ -75,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
                 "this is a fault of runlane; --debug shows where it comes from",
             )
         )
-        sys.exit(1)
+        sys.exit(session.failure_code)
 
 
 def global_flags_first(arguments: list[str]) -> list[str]:

@@ -24,6 +24,8 @@ class Session:
     """Settings given by global flags."""
     as_json: bool = False
     debug: bool = False
+    failure_code: int = 1
+    """Exit code when the command fails; higher for one whose results have an exit code of their own."""
 
     @cached_property
     def output(self) -> Output:

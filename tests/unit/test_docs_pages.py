@@ -12,6 +12,7 @@ from schemas.topics import TOPICS
 from streams.cli.main import main
 from streams.docs_pages import pages
 from streams.settings import Settings
+from streams.verify.families import RULES
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -28,6 +29,7 @@ def test_the_pages_in_the_repository_are_fresh() -> None:
         ("errors.md", list(ErrorCode)),
         ("settings.md", [f"RUNLANE_{name.upper()}" for name in Settings.model_fields]),
         ("topics.md", list(TOPICS)),
+        ("verification.md", [rule.name for rule in RULES]),
     ],
 )
 def test_each_page_has_an_entry_for_everything(page: str, names: list[str]) -> None:
@@ -50,7 +52,7 @@ def test_the_command_writes_the_pages(tmp_path: Path, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as done:
         main(["docs", "export", str(target)])
     assert done.value.code == 0
-    assert "4 pages" in capsys.readouterr().out
+    assert "5 pages" in capsys.readouterr().out
     assert {file.name: file.read_text(encoding="utf-8") for file in target.iterdir()} == pages()
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as done:
