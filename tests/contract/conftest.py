@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from streams import topic_admin
 from streams.settings import Settings
 from tests.contract.bare_client import BareClient, key_in_partition, new_id
+from tests.sealed_sessions import sealed
 from tests.worker_process import WorkerProcess
 
 PARTITIONS = 4
@@ -28,6 +29,15 @@ class FinishedRun:
     end_id: str
     latest_seq: int
     evicts_at: int
+    """In milliseconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class ExpiringRun:
+    """A run whose retry state, sessions and instance expire within the suite's time."""
+
+    run_id: str
+    expires_at: int
     """In milliseconds since the epoch."""
 
 
@@ -62,10 +72,25 @@ def finished_run(client: BareClient) -> FinishedRun:
     client.result("run.submit", run_id, command_id=submit_id, name="x")
     client.append_log(run_id, "x")
     client.append_log(run_id, "y")
+    client.result("launch.put", run_id, params={"a": 1}, sessions=[sealed()])
+    client.result("instance.put", run_id, instanceId="i")
+    client.result("trace.add", run_id, trace={"source": "coordinator", "phase": "p", "ts": 1, "ms": 2})
     end = {"status": "failed", "error": "the end", "result": {"rows": "x" * 5000}}
     client.result("terminal.set", run_id, command_id=end_id, **end)
     finish = client.result("run.finish", run_id)
     return FinishedRun(run_id, submit_id, end_id, latest_seq=4, evicts_at=finish["evictsAt"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def expiring_run(client: BareClient) -> ExpiringRun:
+    """Everything that expires is put as short as it may be when the suite starts."""
+    run_id = new_id("expiring")
+    client.result("retry.put", run_id, params={"a": 1}, ttlMs=0)
+    client.result("retry.claim", run_id, maxAttempts=0)
+    client.result("sessions.put", run_id, sessions=[sealed()], ttlMs=0)
+    asked = client.ask("instance.put", run_id, instanceId="i", ttlMs=0)
+    client.reply(asked)
+    return ExpiringRun(run_id, asked.sent.timestamp + 60_000)
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ The run is finished when the suite starts (`finished_run`), so that little is le
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -35,13 +36,17 @@ def test_a_finished_run_is_evicted_at_the_time_that_was_said(
     assert asked.sent.timestamp >= evicted.evicts_at
 
 
-@pytest.mark.parametrize("question", ["terminal.get", "run.status", "events.list"])
+@pytest.mark.parametrize(
+    "question", ["terminal.get", "run.status", "events.list", "trace.list", "instance.get"]
+)
 def test_what_an_evicted_run_answers(client: BareClient, evicted: FinishedRun, question: str) -> None:
     result = client.result(question, evicted.run_id)
     assert (
         result
         == {
             "terminal.get": {"terminal": None},
+            "trace.list": {"traces": []},
+            "instance.get": {"instance": None},
             "events.list": {"events": [], "latestSeq": evicted.latest_seq, "firstSeq": 0},
             "run.status": {
                 "runId": evicted.run_id,
@@ -54,6 +59,10 @@ def test_what_an_evicted_run_answers(client: BareClient, evicted: FinishedRun, q
             },
         }[question]
     )
+
+
+def test_the_sessions_of_an_evicted_run_are_gone(client: BareClient, evicted: FinishedRun) -> None:
+    assert client.refusal("sessions.get", evicted.run_id)["code"] == "SESSIONS_NOT_FOUND"
 
 
 def test_a_wait_on_an_evicted_run_is_answered_at_once(client: BareClient, evicted: FinishedRun) -> None:
@@ -70,11 +79,18 @@ def test_a_wait_on_an_evicted_run_is_answered_at_once(client: BareClient, evicte
         {"type_": "terminal.set", "status": "completed"},
         {"type_": "run.cancel"},
         {"type_": "run.finish"},
+        {"type_": "retry.put", "params": None},
+        {"type_": "retry.claim", "maxAttempts": 1},
+        {"type_": "launch.put", "params": None, "sessions": []},
+        {"type_": "sessions.put", "sessions": []},
+        {"type_": "instance.put", "instanceId": "i"},
+        {"type_": "trace.add", "trace": {"source": "coordinator", "phase": "p", "ts": 1, "ms": 2}},
+        {"type_": "run.signal"},
     ],
     ids=lambda write: write["type_"],
 )
 def test_every_write_to_an_evicted_run_is_refused_without_the_end(
-    client: BareClient, evicted: FinishedRun, write: dict[str, str]
+    client: BareClient, evicted: FinishedRun, write: dict[str, Any]
 ) -> None:
     error = client.refusal(run_id=evicted.run_id, **write)
     assert error["code"] == "RUN_ENDED"
@@ -113,4 +129,4 @@ def test_the_changelog_holds_nothing_of_an_evicted_run_but_its_head(
     state = {record.key or b"": record.value for record in records if run_id + b"\0" in (record.key or b"")}
     tables = {key.split(b"\0")[0].decode() for key, value in state.items() if value is not None}
     assert "run.head" in tables
-    assert tables.isdisjoint({"run.event", "run.terminal", "run.wait"})
+    assert not {table for table in tables if table.startswith("run.")} - {"run.head"}
