@@ -20,13 +20,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from streams.execution.call_execution import CallFailed, LeaseLost
 from streams.execution.context import Result, RunContext, SyncRunContext
 from streams.execution.functions import RunFunction, require_one_argument
 from streams.execution.run_reporter import RunStopped
 from streams.execution.runner import ExecutorRunner
 from streams.settings import Settings
 
-__all__ = ["Executor", "Result", "RunContext", "RunStopped", "SyncRunContext"]
+__all__ = ["CallFailed", "Executor", "LeaseLost", "Result", "RunContext", "RunStopped", "SyncRunContext"]
 
 F = TypeVar("F", bound=RunFunction)
 

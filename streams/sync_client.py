@@ -9,8 +9,6 @@ with RunlaneSyncClient(Settings()) as client:
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import wraps
 from types import TracebackType
@@ -20,6 +18,7 @@ from schemas.terminals import TerminalState
 from streams.client import RunlaneClient
 from streams.client_errors import ClientClosedError
 from streams.command_methods import CallOptions
+from streams.messaging.loop_thread import LoopThread
 from streams.messaging.topic_reader import Start
 from streams.observing import Following
 from streams.run_events import AnyRunEvent
@@ -27,33 +26,6 @@ from streams.settings import Settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class _LoopThread:
-    """An event loop in a thread of its own; other threads have coroutines run in it and wait."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="runlane-client", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result; it is cancelled when the waiting is interrupted (Ctrl-C)."""
-        if not self._thread.is_alive():
-            work.close()
-            raise ClientClosedError("the client is closed", "make a new one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        """End the loop and its thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 def _blocking(
@@ -71,7 +43,7 @@ def _blocking(
 class SyncFollowing(Iterator[T], Generic[T]):
     """An iterator over a topic's records; also a context manager, for leaving it early."""
 
-    def __init__(self, thread: _LoopThread, following: Following[T]) -> None:
+    def __init__(self, thread: LoopThread, following: Following[T]) -> None:
         self._thread = thread
         self._following = following
 
@@ -121,11 +93,11 @@ class RunlaneSyncClient:
         self._client = RunlaneClient(
             settings, reply_partition=reply_partition, delivery_timeout_s=delivery_timeout_s
         )
-        self._running: _LoopThread | None = None
+        self._running: LoopThread | None = None
 
     def open(self) -> Self:
         """Connect; from then on no reply is missed. Raises `UserError`: no broker, or topics missing."""
-        self._running = _LoopThread()
+        self._running = LoopThread("runlane-client")
         try:
             self._thread.run(self._client.open())
         except BaseException:
@@ -195,7 +167,7 @@ class RunlaneSyncClient:
         return self._thread.run(self._client.sender.call(command_type, key, fields, **options))
 
     @property
-    def _thread(self) -> _LoopThread:
+    def _thread(self) -> LoopThread:
         if self._running is None:
             raise ClientClosedError(
                 "the client is not open", "use it inside `with RunlaneSyncClient(...) as client:`"

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from schemas.call_commands import OnFailure
 from schemas.dispatches import Dispatch
+from streams.execution.call_execution import DEFAULT_LEASE_S, CallExecution
+from streams.execution.result_waits import ResultWaits
 from streams.execution.run_reporter import RunReporter
 from streams.run_calls import log_event, progress_event, status_event
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -24,12 +29,16 @@ class Result:
 class _Context:
     """What both kinds of context have."""
 
-    def __init__(self, dispatch: Dispatch, reporter: RunReporter) -> None:
+    def __init__(
+        self, dispatch: Dispatch, reporter: RunReporter, calls: CallExecution, waits: ResultWaits
+    ) -> None:
         self.dispatch = dispatch
         """The order to execute the run, as it came."""
         self.total_rows: int | None = None
         """Set it to have the run's end say how many rows the result is about."""
         self._reporter = reporter
+        self._calls = calls
+        self._waits = waits
 
     @property
     def run_id(self) -> str:
@@ -91,6 +100,46 @@ class RunContext(_Context):
         """Say in words what the run does; this does not end it."""
         await self._reporter.event(status_event(status, logs))
 
+    async def call(
+        self,
+        tool_id: str,
+        input: Any,
+        execute: Callable[[Any], Any],
+        *,
+        on_failure: OnFailure = "keep",
+        lease_s: float = DEFAULT_LEASE_S,
+        input_hash: str | None = None,
+    ) -> Any:
+        """Execute `execute(input)` once within the run, and return its result, also when it was executed before.
+
+        A call is named by `tool_id` and by the hash of the input's canonical JSON, unless `input_hash` is given.
+        Whoever is the first to claim it executes it, under a lease that is renewed from a thread of its own; others
+        wait for the result. When the executor dies, the lease runs out after `lease_s` (1 to 3,600) and another
+        executor executes the call. `execute` is async, or plain and gets a thread. It should make no reports: they
+        would be missing when the run is executed again and the result is there already.
+
+        The result is what JSON makes of it, also the first time. An exception, and a result that is no JSON, fail the
+        call: raises `CallFailed`. With `on_failure` `keep` it fails for good, with `release` the next call of it
+        executes it again. Raises `LeaseLost` when another executor has taken the call over meanwhile.
+        """
+        return await self._calls.call(
+            tool_id, input, execute, on_failure=on_failure, lease_s=lease_s, input_hash=input_hash
+        )
+
+    async def await_child(self, event_key: str, timeout_s: float | None = None) -> Any:
+        """What was stored as the result of a child (`child.terminal.set` of this run): its data; waits for it.
+
+        Raises `TimeoutError` when it has not come within `timeout_s`; None waits for as long as the run goes on.
+        """
+        return await self._waits.data(event_key, timeout_s)
+
+    async def wait_for(self, event_key: str, timeout_s: float | None = None) -> Any:
+        """What the outside tells this run by a signal of this key or type: its payload; waits for it.
+
+        Raises `TimeoutError` as `await_child` does.
+        """
+        return await self._waits.data(event_key, timeout_s)
+
 
 class SyncRunContext(_Context):
     """The context of a plain function, which is executed in a thread of its own.
@@ -99,8 +148,15 @@ class SyncRunContext(_Context):
     next call raises `RunStopped`; a function that makes no calls for long looks at `stopped`.
     """
 
-    def __init__(self, dispatch: Dispatch, reporter: RunReporter, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(dispatch, reporter)
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        reporter: RunReporter,
+        calls: CallExecution,
+        waits: ResultWaits,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(dispatch, reporter, calls, waits)
         self._loop = loop
 
     def log(self, line: str) -> None:
@@ -127,5 +183,34 @@ class SyncRunContext(_Context):
         """Say in words what the run does; this does not end it."""
         self._run(self._reporter.event(status_event(status, logs)))
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def call(
+        self,
+        tool_id: str,
+        input: Any,
+        execute: Callable[[Any], Any],
+        *,
+        on_failure: OnFailure = "keep",
+        lease_s: float = DEFAULT_LEASE_S,
+        input_hash: str | None = None,
+    ) -> Any:
+        """See `RunContext.call`; `execute` is a plain function, executed in this thread."""
+        return self._calls.call_here(
+            tool_id,
+            input,
+            execute,
+            on_failure=on_failure,
+            lease_s=lease_s,
+            input_hash=input_hash,
+            loop=self._loop,
+        )
+
+    def await_child(self, event_key: str, timeout_s: float | None = None) -> Any:
+        """See `RunContext.await_child`."""
+        return self._run(self._waits.data(event_key, timeout_s))
+
+    def wait_for(self, event_key: str, timeout_s: float | None = None) -> Any:
+        """See `RunContext.wait_for`."""
+        return self._run(self._waits.data(event_key, timeout_s))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -8,14 +8,16 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
 from schemas.dispatches import Dispatch
 from schemas.events import TerminalStatus
 from streams.client import RunlaneClient
+from streams.execution.call_execution import CallExecution
 from streams.execution.context import Result, RunContext, SyncRunContext
 from streams.execution.failure_text import describe_failure
 from streams.execution.functions import Outcome, RunFunction, call_async, call_in_thread, is_async
+from streams.execution.json_values import plain
+from streams.execution.lease_keeper import LeaseKeeper
+from streams.execution.result_waits import ResultWaits
 from streams.execution.run_reporter import RunReporter, RunStopped
 
 _log = logging.getLogger("runlane.executor")
@@ -25,11 +27,17 @@ class RunExecution:
     """One execution of one dispatch."""
 
     def __init__(
-        self, client: RunlaneClient, dispatch: Dispatch, functions: Mapping[str, RunFunction]
+        self,
+        client: RunlaneClient,
+        dispatch: Dispatch,
+        functions: Mapping[str, RunFunction],
+        keeper: LeaseKeeper,
     ) -> None:
         self.dispatch = dispatch
         self._functions = functions
         self._reporter = RunReporter(client, dispatch, self._on_over)
+        self._calls = CallExecution(client, dispatch, self._reporter, keeper)
+        self._waits = ResultWaits(client, dispatch, self._reporter)
         self._call: asyncio.Task[Outcome] | None = None
 
     async def execute(self, *, maybe_repeated: bool) -> None:
@@ -73,10 +81,11 @@ class RunExecution:
             return Outcome(error=error), None
         context: RunContext | SyncRunContext
         if is_async(function):
-            context = RunContext(dispatch, reporter)
+            context = RunContext(dispatch, reporter, self._calls, self._waits)
             self._call = asyncio.create_task(call_async(function, context))
         else:
-            context = SyncRunContext(dispatch, reporter, asyncio.get_running_loop())
+            loop = asyncio.get_running_loop()
+            context = SyncRunContext(dispatch, reporter, self._calls, self._waits, loop)
             self._call = asyncio.create_task(call_in_thread(function, context, f"run {dispatch.run_id}"))
         try:
             outcome = await self._call
@@ -88,7 +97,7 @@ class RunExecution:
         if isinstance(value, Result):
             value, total_rows = value.value, value.total_rows
         try:
-            return Outcome(_plain(value), outcome.error), total_rows
+            return Outcome(plain(value), outcome.error), total_rows
         except Exception as error:
             # A model with a field of a type that pydantic cannot write.
             return Outcome(error=error), None
@@ -97,7 +106,3 @@ class RunExecution:
         # A plain function cannot be interrupted: its next report raises, and its slot stays taken until then.
         if self._call is not None and is_async(self._functions[self.dispatch.name]):
             self._call.cancel()
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(mode="json", by_alias=True) if isinstance(value, BaseModel) else value

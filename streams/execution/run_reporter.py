@@ -177,10 +177,14 @@ class RunReporter:
                 "run %s: an event was refused: %s: %s", self._dispatch.run_id, refused.code, refused.message
             )
 
-    def _is_over(self, reply: Reply) -> bool:
-        if reply.error is None or reply.error.code not in _OVER:
+    def is_over(self, code: str) -> bool:
+        """Whether a refusal with this code says that the run is not this execution's any more; it stops then."""
+        if code not in _OVER:
             return False
         if self.over is None:
-            self.over = reply.error.code
-            self._on_over(self.over)
+            self.over = code
+            self._on_over(code)
         return True
+
+    def _is_over(self, reply: Reply) -> bool:
+        return reply.error is not None and self.is_over(reply.error.code)

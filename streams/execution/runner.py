@@ -17,6 +17,7 @@ from schemas.topics import RUN_DISPATCH
 from streams.client import RunlaneClient
 from streams.execution.dispatch_consumer import DispatchConsumer, Ticket
 from streams.execution.functions import RunFunction
+from streams.execution.lease_keeper import LeaseKeeper
 from streams.execution.run_execution import RunExecution
 from streams.messaging.kafka_config import dispatch_config
 from streams.messaging.loop_inbox import LoopInbox
@@ -57,6 +58,7 @@ class ExecutorRunner:
         self._group = settings.name(group)
         self._ignore_unknown = ignore_unknown
         self._client = RunlaneClient(settings, delivery_timeout_s=None)
+        self._keeper = LeaseKeeper(settings)
         self._consumer: DispatchConsumer | None = None
         self._executions: dict[_Key, asyncio.Task[None]] = {}
         self._failure: asyncio.Future[None] | None = None
@@ -112,6 +114,7 @@ class ExecutorRunner:
                 )
                 await asyncio.wait(unfinished, timeout=1.0)
             await asyncio.to_thread(consumer.close, _LEAVE_S)
+        await asyncio.to_thread(self._keeper.close)
         await self._client.close(_FLUSH_S)
 
     async def __aenter__(self) -> Self:
@@ -153,7 +156,7 @@ class ExecutorRunner:
         pause_s = 1.0
         while True:
             try:
-                execution = RunExecution(self._client, dispatch, self._functions)
+                execution = RunExecution(self._client, dispatch, self._functions, self._keeper)
                 return await execution.execute(maybe_repeated=maybe_repeated)
             except Exception:
                 _log.exception("run %s: the executor itself failed, trying again", dispatch.run_id)

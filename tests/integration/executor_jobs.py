@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,21 @@ async def lines(context: RunContext) -> dict[str, Any]:
     await asyncio.to_thread(_wait, context)
     await context.log("through the gate")
     return {"lines": context.params["lines"]}
+
+
+@app.run("call")
+async def call(context: RunContext) -> int:
+    """Executes one call, which says that it is there and waits for a file; its result is the process's id."""
+
+    async def execute(given: Any) -> int:
+        _arrive(context)
+        if given["blocks"]:
+            _wait(context)
+        else:
+            await asyncio.to_thread(_wait, context)
+        return os.getpid()
+
+    return int(await context.call("gated", context.params, execute, lease_s=context.params["leaseS"]))
 
 
 @app.run("stubborn")

@@ -36,6 +36,19 @@ class ExecutorProcess:
                 start_new_session=True,
             )
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    def freeze(self) -> None:
+        """SIGSTOP, as a machine that stands still."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL, as a crash would end it."""
         self._process.kill()

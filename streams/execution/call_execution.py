@@ -1,0 +1,317 @@
+"""Calls of a run's function that are executed once within the run: claim, execute, publish (spec coordinator 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from schemas.call_commands import OnFailure
+from schemas.call_results import AwaitResult, ClaimResult, PublishResult
+from schemas.dispatches import Dispatch
+from schemas.errors import ErrorCode
+from schemas.json_codec import encode
+from schemas.names import MAX_OWNER_CHARACTERS
+from streams.client import RunlaneClient
+from streams.client_errors import CommandNotDelivered, CommandRefused, CommandTimeout
+from streams.command_methods import CallOptions
+from streams.execution.failure_text import MAX_MESSAGE_CHARACTERS, describe_failure
+from streams.execution.functions import Outcome, call_async, call_in_thread, is_async
+from streams.execution.json_values import hash_input, stored_form
+from streams.execution.lease_keeper import Lease, LeaseKeeper
+from streams.execution.run_reporter import RunReporter, RunStopped
+
+T = TypeVar("T")
+
+DEFAULT_LEASE_S = 30.0
+
+_ENVELOPE_BYTES = 4096
+_WAIT_MS = 30_000
+_LONGEST_WAIT_S = 600.0
+_PAUSE_S = 0.5
+_log = logging.getLogger("runlane.executor")
+
+
+class CallFailed(Exception):
+    """A call of `context.call` failed, in this execution or in an earlier one; its error is the call's result."""
+
+    def __init__(self, tool_id: str, error: Any) -> None:
+        told = error
+        if isinstance(error, dict) and "name" in error:
+            told = f"{error['name']}: {error.get('message', '')}"
+        super().__init__(f"{tool_id}: {told}")
+        self.tool_id = tool_id
+        self.error = error
+        """As it was published: any JSON; of an exception `{"name", "message", "stack"}`."""
+
+
+class LeaseLost(Exception):
+    """While a call was being executed, its lease passed on to another executor: this one's result is dropped.
+
+    That happens to an executor that stood still, or could not reach the coordinator, for longer than the lease.
+    """
+
+    def __init__(self, lease: Lease, reason: str) -> None:
+        super().__init__(
+            f"the result of {lease.tool_id} was dropped, since fencing number {lease.fencing_number} does not hold "
+            f"any more: {reason}"
+        )
+        self.tool_id = lease.tool_id
+        self.fencing_number = lease.fencing_number
+
+
+class CallExecution:
+    """The calls of one execution of a run."""
+
+    def __init__(
+        self, client: RunlaneClient, dispatch: Dispatch, reporter: RunReporter, keeper: LeaseKeeper
+    ) -> None:
+        self._client = client
+        self._dispatch = dispatch
+        self._reporter = reporter
+        self._keeper = keeper
+
+    async def call(
+        self,
+        tool_id: str,
+        value: Any,
+        execute: Callable[[Any], Any],
+        *,
+        on_failure: OnFailure,
+        lease_s: float,
+        input_hash: str | None,
+    ) -> Any:
+        """See `RunContext.call`; `execute` is async, or plain and gets a thread."""
+        loop = asyncio.get_running_loop()
+        executing: asyncio.Task[Outcome] | None = None
+
+        def stop(code: str) -> None:
+            if not self._reporter.is_over(code) and executing is not None:
+                executing.cancel()
+
+        begun = await self.begin(
+            tool_id,
+            value,
+            lease_s=lease_s,
+            input_hash=input_hash,
+            on_lost=lambda code: _in_loop(loop, stop, code),
+        )
+        if not isinstance(begun, Lease):
+            return unwrap(tool_id, begun)
+        if is_async(execute):
+            executing = asyncio.create_task(call_async(execute, value))
+        else:
+            name = f"run {self._dispatch.run_id}: {tool_id}"
+            executing = asyncio.create_task(call_in_thread(execute, value, name))
+        try:
+            outcome = await executing
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if begun.lost is not None and task is not None and not task.cancelling():
+                raise LeaseLost(begun, begun.lost) from None
+            if is_async(execute):
+                await self.give_back(begun)
+            else:
+                # Its thread goes on: nobody else may execute the call before the lease has run out.
+                self._keeper.let_go(begun)
+            raise
+        return await self.finish(begun, outcome, on_failure)
+
+    def call_here(
+        self,
+        tool_id: str,
+        value: Any,
+        execute: Callable[[Any], Any],
+        *,
+        on_failure: OnFailure,
+        lease_s: float,
+        input_hash: str | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> Any:
+        """See `SyncRunContext.call`: `execute` is plain and executed by this thread, which is not the loop's."""
+        if is_async(execute):
+            raise TypeError(f"{execute!r} is async: it can be called from an async run function only")
+        begin = self.begin(
+            tool_id,
+            value,
+            lease_s=lease_s,
+            input_hash=input_hash,
+            on_lost=lambda code: _in_loop(loop, self._reporter.is_over, code),
+        )
+        begun = asyncio.run_coroutine_threadsafe(begin, loop).result()
+        if not isinstance(begun, Lease):
+            return unwrap(tool_id, begun)
+        try:
+            outcome = Outcome(value=execute(value))
+        except BaseException as error:
+            outcome = Outcome(error=error)
+        return asyncio.run_coroutine_threadsafe(self.finish(begun, outcome, on_failure), loop).result()
+
+    async def begin(
+        self,
+        tool_id: str,
+        value: Any,
+        *,
+        lease_s: float,
+        input_hash: str | None,
+        on_lost: Callable[[str], None],
+    ) -> Lease | ClaimResult | AwaitResult:
+        """The call's result, or the lease to execute it, kept alive from now on; waits while another has it.
+
+        `on_lost`: see `Lease`. Raises `RunStopped` when the run is over.
+        """
+        if self._reporter.over is not None:
+            raise RunStopped(self._reporter.over)
+        input_hash = hash_input(value) if input_hash is None else input_hash
+        await self._keeper.ready()
+        run_id, instance_id, attempt = (
+            self._dispatch.run_id,
+            self._dispatch.instance_id,
+            self._dispatch.attempt,
+        )
+        owner, lease_ms = _owner(), round(lease_s * 1000)
+
+        def claim(options: CallOptions) -> Awaitable[ClaimResult]:
+            return self._client.claim_call(
+                run_id,
+                tool_id,
+                input_hash,
+                owner,
+                lease_ms=lease_ms,
+                instance_id=instance_id,
+                attempt=attempt,
+                **options,
+            )
+
+        def wait(options: CallOptions) -> Awaitable[AwaitResult]:
+            return self._client.await_call(
+                run_id,
+                tool_id,
+                input_hash,
+                timeout_ms=_WAIT_MS,
+                claim_for=owner,
+                lease_ms=lease_ms,
+                instance_id=instance_id,
+                attempt=attempt,
+                **options,
+            )
+
+        answer: ClaimResult | AwaitResult = await self._insist(claim)
+        while answer.status in ("pending", "timeout"):
+            try:
+                answer = await self._insist(wait, _WAIT_MS / 1000)
+            except CommandRefused as refusal:
+                if refusal.code != ErrorCode.TOO_MANY_WAITS:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+        if answer.fencing_number is None:
+            return answer
+        lease = Lease(
+            run_id, tool_id, input_hash, answer.fencing_number, lease_ms, instance_id, attempt, on_lost
+        )
+        self._keeper.keep(lease)
+        return lease
+
+    async def finish(self, lease: Lease, outcome: Outcome, on_failure: OnFailure) -> Any:
+        """Publish what came of an execution; returns its value as it is stored.
+
+        Raises `CallFailed` for an error, `LeaseLost` when the call is another one's by now, and passes on what is
+        no `Exception`, such as `RunStopped`, after the call was given back.
+        """
+        if outcome.error is not None and not isinstance(outcome.error, Exception):
+            await self.give_back(lease)
+            raise outcome.error
+        try:
+            value, error = (
+                (None, outcome.error) if outcome.error is not None else (self._checked(outcome), None)
+            )
+        except (TypeError, ValueError) as wrong:
+            value, error = None, wrong
+        told = _as_json(error) if error is not None else None
+
+        def publish(options: CallOptions) -> Awaitable[PublishResult]:
+            name = (lease.run_id, lease.tool_id, lease.input_hash, lease.fencing_number)
+            return self._client.publish_call(*name, value, error=told, on_failure=on_failure, **options)
+
+        try:
+            await self._insist(publish)
+        except CommandRefused as refusal:
+            if refusal.code == ErrorCode.CALL_FENCED:
+                raise LeaseLost(lease, refusal.reason) from error
+            raise
+        finally:
+            self._keeper.let_go(lease)
+        if error is not None:
+            raise CallFailed(lease.tool_id, told) from error
+        return value
+
+    async def give_back(self, lease: Lease) -> None:
+        """The call is not executed to its end: let another executor claim it without waiting for the lease."""
+        self._keeper.let_go(lease)
+        fields = {
+            "toolId": lease.tool_id,
+            "inputHash": lease.input_hash,
+            "fencingNumber": lease.fencing_number,
+            "error": "the executor gave the call back",
+            "onFailure": "release",
+        }
+        # When that fails, the lease runs out.
+        with contextlib.suppress(Exception):
+            await self._client.sender.post("call.publish", lease.run_id, fields)
+
+    def _checked(self, outcome: Outcome) -> Any:
+        value = stored_form(outcome.value)
+        size, limit = len(encode(value)) + _ENVELOPE_BYTES, self._client.settings.max_command_bytes
+        if size > limit:
+            raise ValueError(f"a value of {size} bytes is too large: at most {limit} are accepted")
+        return value
+
+    async def _insist(self, send: Callable[[CallOptions], Awaitable[T]], wait_s: float = 0.0) -> T:
+        """Send a command until it is answered, always with the same id. Raises `RunStopped` when the run is over."""
+        command_id, wait_s = str(uuid.uuid4()), wait_s + self._client.settings.command_timeout_s
+        while True:
+            try:
+                return await send({"command_id": command_id, "timeout": wait_s})
+            except CommandTimeout as error:
+                _log.warning("run %s: a call goes on when Kafka does: %s", self._dispatch.run_id, error)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            except CommandNotDelivered as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+            except CommandRefused as refusal:
+                if self._reporter.is_over(refusal.code):
+                    raise RunStopped(refusal.code) from None
+                raise
+
+
+def unwrap(tool_id: str, hit: ClaimResult | AwaitResult) -> Any:
+    """The value of a call that was executed before. Raises `CallFailed` when it is an error."""
+    if not hit.ok:
+        raise CallFailed(tool_id, hit.error)
+    return hit.value
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, work: Callable[[str], object], code: str) -> None:
+    # A closed loop: the executor has been stopped.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(work, code)
+
+
+def _owner() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"[-MAX_OWNER_CHARACTERS:]
+
+
+def _as_json(error: BaseException) -> dict[str, str]:
+    text = describe_failure(error)
+    heading = text.partition("\n")[0]
+    return {
+        "name": type(error).__name__,
+        "message": heading.partition(": ")[2][:MAX_MESSAGE_CHARACTERS],
+        "stack": text,
+    }
