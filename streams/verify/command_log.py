@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from schemas.envelope import (
@@ -57,7 +58,7 @@ class CommandLog:
         """Read all of it."""
         reading, topic, partition = self._reading, self._family.topic, self._partition
         letters = self._letters = DeadLetterLog(topic, partition, reading, reports_strays=self._number == 0)
-        only = reading.cut.only
+        only, alive = reading.cut.only, self._alive()
         for records in reading.source.read(topic, partition):
             for record in records:
                 if only is not None and record.key() != only:
@@ -66,47 +67,53 @@ class CommandLog:
                 if letter is not None:
                     self._dead(record, letter)
                 else:
-                    self._alive(record)
+                    alive(record)
             reading.took(len(records))
         letters.end()
 
-    def _alive(self, record: Record) -> None:
-        """A command without a dead letter; most of what there is to read."""
-        value, headers = record.value(), headers_of(record)
-        try:
-            command = self._decode(value or b"")
-            key, command_id, type_ = command.id.encode(), command.command_id, self._types[command.type]
-        except (*InvalidRecordError, KeyError):
-            self._irregular(record, headers or ())
-            return
-        if (
-            key != record.key()
-            or not 1 <= len(key) <= MAX_KEY_BYTES
-            or not 1 <= len(command_id) <= MAX_COMMAND_ID_CHARACTERS
-        ):
-            self._irregular(record, headers or ())
-            return
-        correlation = reply_partition = 0
-        if headers:
-            address = reply_address(headers, self._partitions)
-            if address is not None:
-                reply_partition, correlation = address.partition, digest(address.correlation_id)
-        elif headers is None:
-            self._reading.hidden_addresses += 1
-        owner = partition_for(key, self._partitions)
-        self._write(
-            digest(key),
-            digest(command_id),
-            record.offset(),
-            record.timestamp()[1],
-            correlation,
-            digest(value),
-            self._partition,
-            owner,
-            reply_partition,
-            type_,
-            Fate.TAKEN if owner == self._partition else Fate.MISPLACED,
-        )
+    def _alive(self) -> Callable[[Record], None]:
+        """The reader of a command without a dead letter, which is most of what there is to read."""
+        decode, types, write = self._decode, self._types, self._write
+        partition, partitions, irregular = self._partition, self._partitions, self._irregular
+
+        def read(record: Record) -> None:
+            value, headers = record.value(), headers_of(record)
+            try:
+                command = decode(value or b"")
+                key, command_id, type_ = command.id.encode(), command.command_id, types[command.type]
+            except (*InvalidRecordError, KeyError):
+                irregular(record, headers or ())
+                return
+            if (
+                key != record.key()
+                or not 1 <= len(key) <= MAX_KEY_BYTES
+                or not 1 <= len(command_id) <= MAX_COMMAND_ID_CHARACTERS
+            ):
+                irregular(record, headers or ())
+                return
+            correlation = reply_partition = 0
+            if headers:
+                address = reply_address(headers, partitions)
+                if address is not None:
+                    reply_partition, correlation = address.partition, digest(address.correlation_id)
+            elif headers is None:
+                self._reading.hidden_addresses += 1
+            owner = partition_for(key, partitions)
+            write(
+                digest(key),
+                digest(command_id),
+                record.offset(),
+                record.timestamp()[1],
+                correlation,
+                digest(value),
+                partition,
+                owner,
+                reply_partition,
+                type_,
+                Fate.TAKEN if owner == partition else Fate.MISPLACED,
+            )
+
+        return read
 
     def _dead(self, record: Record, letter: Letter) -> None:
         """A command with a dead letter: it had no effect, and if it asked, it was told why."""
@@ -175,7 +182,7 @@ class CommandLog:
             return None, error
 
     def _note(
-        self, record: Record, command_id: str | None, address: ReplyAddress, code: int, says: Says
+        self, record: Record, command_id: str | None, address: ReplyAddress, code: int, says: int
     ) -> None:
         """Note what the reply to a command that had no effect has to say."""
         correlation = digest(address.correlation_id)

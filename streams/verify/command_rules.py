@@ -72,7 +72,7 @@ class CommandRules:
         counts = dict.fromkeys(FATES, 0)
         checked = 0
         for command in view.taken:
-            says = Says(0)
+            says = 0
             if command.offset > watermark:
                 counts["pending"] += 1
                 if command.correlation:
@@ -144,7 +144,7 @@ class CommandRules:
                     f"belongs into partition {view.partition}, and is not there",
                 )
 
-    def settle_forgotten(self, says: Says, place: Place, *, has_reply: bool, is_accepted: bool) -> None:
+    def settle_forgotten(self, says: int, place: Place, *, has_reply: bool, is_accepted: bool) -> None:
         """Say how a command fared that only its reply tells of."""
         if has_reply:
             self._fates["answered" if is_accepted else "refused"] += 1
@@ -163,7 +163,7 @@ class CommandRules:
             COMMAND, place, "is done by the watermark, but there is no event, no answer and no dead letter"
         )
 
-    def _note(self, command: CommandSeen, reply: Reply, says: Says) -> None:
+    def _note(self, command: CommandSeen, reply: Reply, says: int) -> None:
         self._expect(
             command.command,
             command.key,

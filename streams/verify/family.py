@@ -17,7 +17,7 @@ from streams.verify.digests import NOTHING
 from streams.verify.entity import EntityView
 from streams.verify.findings import Rule, Tally
 from streams.verify.reading import ReadChange, Reading, ReadRecords
-from streams.verify.rows import ANSWER_LAYOUT, COMMAND_LAYOUT, AnswerSeen, CommandSeen, Says
+from streams.verify.rows import ANSWER_LAYOUT, COMMAND_LAYOUT, AnswerSeen, CommandSeen
 from streams.verify.spill import Channel
 
 V = TypeVar("V", bound=EntityView)
@@ -46,7 +46,8 @@ Rows = Mapping[Channel[Any], list[Any]]
 class Reply(NamedTuple):
     """What the reply to a command has to say; see `streams.verify.rows.Expected`."""
 
-    says: Says
+    says: int
+    """See `Says`."""
     seq: int = -1
     ts: int = NOTHING
     end: int = NOTHING

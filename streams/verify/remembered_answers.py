@@ -20,7 +20,7 @@ def answer_readers(writers: Mapping[str, WriteAnswer], only: str | None) -> dict
     """
 
     def read(at: bytes, value: bytes | None, _: int) -> None:
-        family, key, command_id = ANSWERS.parts(at)
+        family, key, command_id = _parts(at)
         write = writers.get(family)
         if write is None or (only is not None and key != only):
             return
@@ -30,3 +30,8 @@ def answer_readers(writers: Mapping[str, WriteAnswer], only: str | None) -> dict
         write(digest(key.encode()), digest(command_id), state)
 
     return {ANSWERS.name: read}
+
+
+def _parts(at: bytes) -> list[str]:
+    """As `Table.parts`: a key without escapes, as nearly all are, only has to be split."""
+    return [*ANSWERS.parts(at)] if b"\1" in at else at.decode().split("\0")[1:-1]

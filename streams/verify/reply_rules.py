@@ -126,7 +126,7 @@ class ReplyRules:
         for due in expected:
             if due.says & _UNTOLD:
                 self._families[due.topic].settle_forgotten(
-                    Says(due.says),
+                    due.says,
                     self._asked_at(due),
                     has_reply=bool(replies),
                     is_accepted=bool(replies and replies[0].ok),

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from streams.verify.spill import Channel
 
 
-class Fate(IntEnum):
-    """What can be said of a command when it is read."""
+class Fate:
+    """What can be said of a command when it is read. Plain numbers: they are compared millions of times."""
 
-    TAKEN = 0
+    TAKEN: Final = 0
     """It is where it belongs: the machine decides, or it is a repeat."""
-    MISPLACED = 1
+    MISPLACED: Final = 1
     """In the wrong partition: it is forwarded."""
-    DEAD = 2
+    DEAD: Final = 2
     """It has a dead letter."""
 
 
@@ -55,28 +54,28 @@ class AnswerSeen(NamedTuple):
 ANSWER_LAYOUT = "qqB"
 
 
-class Remembered(IntEnum):
+class Remembered:
     """What is remembered of a command."""
 
-    FORGOTTEN = 0
-    REFUSED = 1
-    ACCEPTED = 2
+    FORGOTTEN: Final = 0
+    REFUSED: Final = 1
+    ACCEPTED: Final = 2
 
 
-class Says(IntFlag):
-    """What a command's reply may be, and what its absence means."""
+class Says:
+    """What a command's reply may be, and what its absence means: a sum of these."""
 
-    YES = 1
+    YES: Final = 1
     """It may be accepted."""
-    NO = 2
+    NO: Final = 2
     """It may be refused."""
-    LOST = 4
+    LOST: Final = 4
     """Nothing shows that the command was processed, unless there is a reply."""
-    FORGOTTEN = 8
+    FORGOTTEN: Final = 8
     """What would show how the command fared is gone, unless there is a reply."""
-    LATER = 16
+    LATER: Final = 16
     """The reply may not be there yet."""
-    ONCE = 32
+    ONCE: Final = 32
     """However often the command was sent, its replies are the same."""
 
 

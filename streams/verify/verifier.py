@@ -200,9 +200,11 @@ def _entities(
     family: VerifiedFamily[Any], spill: Spill, bucket: int
 ) -> Iterator[dict[Channel[Any], list[Any]]]:
     """The compact records of each entity in a bucket."""
-    entities: defaultdict[int, defaultdict[Channel[Any], list[Any]]] = defaultdict(lambda: defaultdict(list))
+    kinds: list[tuple[Channel[Any], defaultdict[int, list[Any]]]] = []
     for channel in family.channels:
+        by_entity: defaultdict[int, list[Any]] = defaultdict(list)
         for row in spill.rows(channel, bucket):
-            entities[row[0]][channel].append(row)
-    while entities:
-        yield entities.popitem()[1]
+            by_entity[row[0]].append(row)
+        kinds.append((channel, by_entity))
+    for entity in set().union(*(by_entity for _, by_entity in kinds)):
+        yield {channel: by_entity.pop(entity) for channel, by_entity in kinds if entity in by_entity}

@@ -81,7 +81,7 @@ def _reader(topic: str, partition: int, reading: Reading, write: _WriteOutput) -
 
 def _events(partition: int, reading: Reading) -> _WriteOutput:
     read, types = reader_of_kinds((StatusEvent, LogEvent, ProgressEvent, TerminalEvent))
-    kinds = {struct: Kind[name.upper()] for struct, name in types.items()}
+    kinds = {struct: getattr(Kind, name.upper()) for struct, name in types.items()}
     write = reading.writer(EVENTS)
 
     def write_event(key: bytes, value: bytes, record: Record) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from streams.verify.spill import Channel
 
 
-class Kind(IntEnum):
+class Kind:
     """The kinds of events."""
 
-    STATUS = 0
-    LOG = 1
-    PROGRESS = 2
-    TERMINAL = 3
+    STATUS: Final = 0
+    LOG: Final = 1
+    PROGRESS: Final = 2
+    TERMINAL: Final = 3
 
 
 class EventSeen(NamedTuple):

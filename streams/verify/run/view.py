@@ -135,10 +135,11 @@ class RunView(EntityView):
 
     def is_by_submit(self, event: EventSeen) -> bool:
         """Whether the event's command is a `run.submit`, and cannot be another that had the same id."""
+        if event.kind != Kind.STATUS:
+            return False
         position = self.first.get(event.command)
         return (
             position is not None
-            and event.kind == Kind.STATUS
             and not self.may_be_repeat(self.taken[position])
             and all(
                 self.taken[sent].type == self.submit_type
