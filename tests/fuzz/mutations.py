@@ -7,6 +7,7 @@ many thousands a second can be made.
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -128,12 +129,16 @@ def wrong_headers(chance: Random) -> Headers:
     )
 
 
-def one_wrong_value() -> Iterator[Draft]:
-    """Every odd value in the place of every value of every valid command, each of an entity of its own."""
+def one_wrong_value(of_each: int = len(VALUES)) -> Iterator[Draft]:
+    """Odd values in the place of every value of every valid command, each of an entity of its own.
+
+    In each place `of_each` values, which are others in the next place.
+    """
+    values = itertools.cycle(VALUES)
     headers = (("reply-partition", b"1"), ("correlation-id", b"c"))
     for number, valid in enumerate(VALID):
         for place, path in enumerate(paths(valid.body(KEYS[0], "c"))):
-            for at, value in enumerate(VALUES):
+            for at, value in enumerate(itertools.islice(values, of_each)):
                 key = owned(f"{number}/{place}/{at}")
                 body = changed(valid.body(key, "c"), path, partial(_set, value))
                 yield Draft(valid.topic, key.encode(), write_json(body), headers)
