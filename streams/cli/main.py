@@ -13,6 +13,7 @@ import typer
 from streams.cli import (
     bench_commands,
     broker_commands,
+    call_commands,
     dead_letter_commands,
     demo_commands,
     docs_commands,
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 app.add_typer(run_commands.app)
 app.add_typer(watch_commands.app)
+app.add_typer(call_commands.app)
 app.add_typer(dead_letter_commands.app, name="dead-letters")
 app.add_typer(broker_commands.app, name="broker")
 app.add_typer(topics_commands.app, name="topics")

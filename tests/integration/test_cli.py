@@ -68,6 +68,23 @@ def test_a_run_from_its_submit_to_its_end(cli: CommandLine, client: RunlaneSyncC
     assert cli.lines("events", run_id, "--from-seq", "3") == events[2:]
 
 
+def test_the_calls_of_a_run(cli: CommandLine, client: RunlaneSyncClient, run_id: str) -> None:
+    assert cli.json("calls", run_id) == {"size": 0, "waiters": 0, "entries": [], "more": False}
+    client.claim_call(run_id, "fetch[red]", "5e1f", "host\n1", lease_ms=3_600_000)
+    client.claim_call(run_id, "send", "77aa", "host:2")
+    client.publish_call(run_id, "send", "77aa", 1, error="refused")
+    listed = cli.json("calls", run_id)
+    assert [(call["toolId"], call["state"]) for call in listed["entries"]] == [
+        ("fetch[red]", "claimed"),
+        ("send", "failed"),
+    ]
+    shown = cli("calls", run_id)
+    assert "fetch[red]" in shown
+    assert "2 calls" in shown
+    assert "s left" in shown
+    assert "host\n1" not in shown
+
+
 def test_submitting_again_starts_nothing(cli: CommandLine, run_id: str) -> None:
     first = cli.json("submit", "import", "--run-id", run_id)
     assert cli.json("submit", "import", "--run-id", run_id) == first
