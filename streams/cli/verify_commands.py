@@ -35,7 +35,8 @@ _FAILED = 2
 def verify(
     context: typer.Context,
     run: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Check only this run; all topics are read all the same.")
+        str | None,
+        typer.Option(metavar="RUN", help="Check only this run; the records of others are passed over."),
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Violations to show of each rule; all are counted.")] = 20,
     ask: Annotated[
@@ -53,7 +54,7 @@ def verify(
     Works on a running deployment as well as on a stopped one, and only reads (but for `--ask`). What was committed
     after it began is left out. The rules are in docs/reference/verification.md.
 
-    Exits 0 when no rule is broken, 1 when one is, 2 when the topics could not be read. Takes about 50 bytes of
+    Exits 0 when no rule is broken, 1 when one is, 2 when the topics could not be read. Takes about 45 bytes of
     temporary disk space for each record, in the folder that TMPDIR names.
     """
     session = session_of(context)
@@ -160,5 +161,5 @@ def _bar(session: Session) -> Iterator[_Bar]:
 
 
 def _collect_no_garbage() -> None:
-    # Millions of records and no cycles among them: to look for some takes a quarter of the time.
+    # Millions of records and no cycles among them: to look for some takes a fifth of the time.
     gc.disable()
