@@ -182,6 +182,7 @@ class Batch:
 
     def changes(self) -> list[StateChange]:
         """All state changes, the lane's progress included."""
+        self._repeats.flush()
         self.overlay.put(PROGRESS, (), self.progress())
         return self.overlay.changes()
 
@@ -240,28 +241,23 @@ class Batch:
                 self.counts.repeated += 1
                 self._reply(envelope.reply_to, envelope.command_id, known)
                 return
-        answer = self._decide(family, envelope)
-        if answer is None:
-            self.counts.applied += 1  # A question that waits.
-            return
-        if not is_question:
+        decision = self._decide(family, envelope)
+        answer = decision.answer
+        self._take(family, envelope.key, decision, envelope.reply_to, envelope.command_id)
+        if answer is not None and not is_question:
             self._repeats.remember(family, envelope, answer, self.clock)
-        self._reply(envelope.reply_to, envelope.command_id, answer)
-        if answer.ok:
-            self.counts.applied += 1
+        if answer is None or answer.ok:
+            self.counts.applied += 1  # Also a question that waits.
         else:
             self.counts.refused += 1
 
-    def _decide(self, family: Family, envelope: Envelope) -> Answer | None:
-        """Let the machine decide, and apply what it says; returns the answer."""
+    def _decide(self, family: Family, envelope: Envelope) -> Decision:
         try:
             command = family.commands.parse(envelope.body)
         except FieldError as error:
-            return refusal(error.code, error.message)
+            return Decision().refuse(error.code, error.message)
         request = Request(command, envelope.key, self.clock, envelope.reply_to)
-        decision = family.machine.decide(request, self.overlay)
-        self._take(family, envelope.key, decision)
-        return decision.answer
+        return family.machine.decide(request, self.overlay)
 
     def _envelope(self, family: Family, record: CommandRecord) -> Envelope:
         return read_envelope(
@@ -281,8 +277,15 @@ class Batch:
         fired = FiredTimer(timer.key, timer.name, self.clock, timer.payload)
         self._take(family, timer.key, family.machine.fire(fired, self.overlay))
 
-    def _take(self, family: Family, key: str, decision: Decision) -> None:
-        """Apply a decision, all but its answer."""
+    def _take(
+        self,
+        family: Family,
+        key: str,
+        decision: Decision,
+        reply_to: ReplyAddress | None = None,
+        command_id: str | None = None,
+    ) -> None:
+        """Apply a decision; its answer goes to `reply_to`."""
         put = self.overlay.put
         self._changes += len(decision.changes)
         for table, at, record in decision.changes:
@@ -302,6 +305,8 @@ class Batch:
             self._emit(OutRecord(topic, partition_for(to_key, self._rules.partitions), to_key, value))
         for late in decision.late_answers:
             self._reply(late.reply_to, late.command_id, late.answer)
+        if reply_to is not None and decision.answer is not None:
+            self._reply(reply_to, command_id, decision.answer)
         if decision.forgets:
             self._repeats.forget(family, key)
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from msgspec.structs import replace
 
 from schemas.topics import STATE_CHANGELOG
 from streams.kafka_calls import CALL_S, LaneKafkaConfig, lost, patiently
@@ -115,7 +116,7 @@ class KafkaProducer:
                     else:
                         produce(topic, output.value, output.key, to, headers=list(headers))
                 except BufferError:
-                    self._enqueue(output._replace(topic=topic))
+                    self._enqueue(replace(output, topic=topic))
         except KafkaException as error:
             raise self._failed(error) from error
 
@@ -166,11 +167,15 @@ class KafkaProducer:
         self, record: OutRecord, delivered: Callable[[KafkaError | None, Any], None] | None = None
     ) -> None:
         """Produce one record, its topic in full; waits while the client's queue is full."""
-        topic, partition, key, value, headers = record
         while True:
             try:
                 self._producer.produce(
-                    topic, value, key, partition, on_delivery=delivered, headers=list(headers or ())
+                    record.topic,
+                    record.value,
+                    record.key,
+                    record.partition,
+                    on_delivery=delivered,
+                    headers=list(record.headers or ()),
                 )
                 return
             except BufferError:

@@ -27,18 +27,20 @@ class Overlay:
     def __init__(self, store: StateStore) -> None:
         self._store = store
         self._read = store.get
-        self._tables: defaultdict[Table[Any], tuple[Records, Records]] = defaultdict(lambda: ({}, {}))
-        """By table: what was changed, and what was read."""
+        self._tables: defaultdict[Table[Any], tuple[Records, Records, dict[Key, bytes]]]
+        self._tables = defaultdict(lambda: ({}, {}, {}))
+        """By table: what was changed, what was read, and keys as bytes: most that are read are then written."""
         self._undo: list[tuple[Records, Key, Any]] = []
 
     def get(self, table: Table[R], *key: KeyPart) -> R | None:
         """The record of a whole key, or None."""
-        changed, known = self._tables[table]
+        changed, known, keys = self._tables[table]
         found: R | None = changed.get(key, _UNKNOWN)
         if found is _UNKNOWN:
             found = known.get(key)
             if found is None:
-                data = self._read(table.key(*key))
+                at = keys[key] = table.key(*key)
+                data = self._read(at)
                 if data is not None:
                     found = known[key] = table.decode(data)
         return found
@@ -53,7 +55,7 @@ class Overlay:
         low = table.key(*prefix)
         first = max(low, table.key(*start)) if start is not None else low
         depth = len(prefix)
-        records, known = self._tables[table]
+        records, known, _ = self._tables[table]
         changed = {at: key for key in records if key[:depth] == prefix and (at := table.key(*key)) >= first}
         stored = self._store.scan(low, first)
         theirs = next(stored, None)
@@ -91,10 +93,10 @@ class Overlay:
     def changes(self) -> list[StateChange]:
         """All changes as bytes, one for each key."""
         changes: list[StateChange] = []
-        for table, (changed, _) in self._tables.items():
+        for table, (changed, _, keys) in self._tables.items():
             encode, encode_key = table.encode, table.key
             changes += [
-                (encode_key(*key), None if record is None else encode(record))
+                (keys.get(key) or encode_key(*key), None if record is None else encode(record))
                 for key, record in changed.items()
             ]
         return changes

@@ -31,7 +31,7 @@ class CommandRecord(Value, frozen=True):
         return f"CommandRecord({self.topic}[{self.partition}]@{self.offset})"
 
 
-class OutRecord(NamedTuple):
+class OutRecord(Value, frozen=True):
     """One record to produce in a lane's transaction."""
 
     topic: str

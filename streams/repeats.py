@@ -40,17 +40,19 @@ class Repeats:
         self._overlay = overlay
         self._timers = timers
         self._limits = limits
+        self._counted: dict[tuple[str, str], int] = {}
+        """(family, key) -> number of the last command, where the batch has remembered one."""
 
     def recall(self, family: Family, envelope: Envelope, now: int) -> Answer | None:
         """The first answer to a command id that is still remembered, else None."""
         overlay, name, key = self._overlay, family.name, envelope.key
-        window = overlay.get(WINDOWS, name, key)
-        if window is None:
+        latest = self._latest(name, key)
+        if latest == 0:
             return None
         known = overlay.get(ANSWERS, name, key, envelope.command_id)
         if known is None or now - known.at >= self._limits.repeat_ms:
             return None
-        if window.latest - known.number >= self._limits.repeat_limit:
+        if latest - known.number >= self._limits.repeat_limit:
             return None
         body: dict[str, Any] = dict(known.body)
         for field, what in known.by_reference.items():
@@ -58,40 +60,57 @@ class Repeats:
         return Answer(known.ok, body)
 
     def remember(self, family: Family, envelope: Envelope, answer: Answer, now: int) -> None:
-        """Keep the answer to a command; what an answer holds by reference is not copied."""
-        overlay, name, key = self._overlay, family.name, envelope.key
-        window = overlay.get(WINDOWS, name, key)
-        if window is None:
+        """Keep the answer to a command; what an answer holds by reference is not copied.
+
+        The last step of a command: it is not undone.
+        """
+        name, key = family.name, envelope.key
+        number = self._latest(name, key) + 1
+        if number == 1:
             self._timers.schedule(_TIMER_FAMILY + name, key, _TIMER_NAME, now + self._limits.repeat_ms)
-            number = 1
-        else:
-            number = window.latest + 1
-        overlay.put(WINDOWS, (name, key), RepeatWindow(number))
         body, by_reference = answer.body, answer.by_reference
         if by_reference:
             body = {field: value for field, value in body.items() if field not in by_reference}
-        overlay.put(
-            ANSWERS, (name, key, envelope.command_id), Remembered(number, now, answer.ok, body, by_reference)
-        )
+        remembered = Remembered(number, now, answer.ok, body, by_reference)
+        self._overlay.put(ANSWERS, (name, key, envelope.command_id), remembered)
         if number % _PRUNE_EVERY == 0:
             limits = self._limits
             self._prune(name, key, number - limits.repeat_limit, now - limits.repeat_ms)
+        self._counted[name, key] = number
+
+    def flush(self) -> None:
+        """Put the numbers that were counted into the overlay."""
+        for at, number in self._counted.items():
+            self._overlay.put(WINDOWS, at, RepeatWindow(number))
+        self._counted.clear()
 
     def expire(self, timer: DueTimer, now: int) -> None:
         """The key's timer: drop what is too old, and come again for the rest."""
         name = timer.family.removeprefix(_TIMER_FAMILY)
         oldest = self._prune(name, timer.key, 0, now - self._limits.repeat_ms)
         if oldest is None:
-            self._overlay.put(WINDOWS, (name, timer.key), None)
+            self._drop_window(name, timer.key)
         else:
             self._timers.schedule(timer.family, timer.key, timer.name, oldest + self._limits.repeat_ms)
 
     def forget(self, family: Family, key: str) -> None:
-        """Drop all that is remembered of a key."""
+        """Drop all that is remembered of a key. Nothing of it is undone, so nothing that follows may fail."""
         for parts, _ in list(self._overlay.scan(ANSWERS, family.name, key)):
             self._overlay.put(ANSWERS, parts, None)
-        self._overlay.put(WINDOWS, (family.name, key), None)
+        self._drop_window(family.name, key)
         self._timers.cancel(_TIMER_FAMILY + family.name, key, _TIMER_NAME)
+
+    def _latest(self, family: str, key: str) -> int:
+        """Number of the last command that was remembered of a key; 0 when none is."""
+        counted = self._counted.get((family, key))
+        if counted is not None:
+            return counted
+        window = self._overlay.get(WINDOWS, family, key)
+        return window.latest if window is not None else 0
+
+    def _drop_window(self, family: str, key: str) -> None:
+        self._counted.pop((family, key), None)
+        self._overlay.put(WINDOWS, (family, key), None)
 
     def _prune(self, family: str, key: str, up_to: int, before: int) -> int | None:
         """Drop answers numbered `up_to` or lower, or not newer than `before`; returns when the oldest kept was made."""

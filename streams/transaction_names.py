@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from schemas import dead_letters
 from schemas.envelope import Headers
 from schemas.topics import DEAD_LETTERS, REPLIES, TOPICS
@@ -45,7 +47,7 @@ def named(name: str, outputs: Sequence[OutRecord]) -> tuple[bytes, list[OutRecor
     seen: set[tuple[str, int]] = set()
     first: list[int] = []
     for position, output in enumerate(records):
-        at = output[:2]
+        at = (output.topic, output.partition)
         if at not in seen:
             seen.add(at)
             if output.topic == DEAD_LETTERS.name:
@@ -55,7 +57,7 @@ def named(name: str, outputs: Sequence[OutRecord]) -> tuple[bytes, list[OutRecor
     value = name.encode()
     for position in first:
         output = records[position]
-        records[position] = output._replace(headers=[*(output.headers or ()), (TRANSACTION, value)])
+        records[position] = replace(output, headers=[*(output.headers or ()), (TRANSACTION, value)])
     return value, records
 
 

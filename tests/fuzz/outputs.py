@@ -33,7 +33,7 @@ def check_outputs(fed: Fed) -> None:
     if fed.outcome == "forwarded":
         (copy,) = fed.outputs
         record = fed.record
-        assert copy[2:] == (record.key, record.value, list(record.headers))
+        assert (copy.key, copy.value, copy.headers) == (record.key, record.value, list(record.headers))
         assert (copy.topic, copy.partition) == (record.topic, partition_for(record.key or b"", PARTITIONS))
         return
     if fed.is_dead or fed.outcome in ("refused", "repeated", "skipped"):

@@ -16,7 +16,7 @@ import pytest
 
 from schemas import dead_letters
 from schemas.topics import DEAD_LETTERS, REPLIES
-from streams.ports import CommandRecord
+from streams.ports import CommandRecord, OutRecord
 from streams.settings import Settings
 from tests.contract.bare_client import BareClient, key_in_partition
 from tests.contract.topic_reader import Record, TopicReader
@@ -133,27 +133,23 @@ def expected_outputs(commands: TopicReader, sent: dict[tuple[str, int], Draft]) 
             accounted += draft is not None
             for output in (*fed.timer_outputs, *fed.outputs):
                 if output.topic in (*OUTPUTS, REPLIES.name, DEAD_LETTERS.name):
-                    yield _output(*output)
+                    yield as_output(output)
     assert accounted == len(sent)
 
 
-def as_output(record: Record) -> Output:
+def as_output(record: Record | OutRecord) -> Output:
     """What is compared of a record."""
-    return _output(record.topic, record.partition, record.key, record.value, record.headers)
-
-
-def _output(topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Any) -> Output:
     what: tuple[Any, ...]
-    if topic == DEAD_LETTERS.name:
-        reasons = dict(headers)
-        what = (value, reasons[dead_letters.OFFSET], reasons[dead_letters.CODE])
+    if record.topic == DEAD_LETTERS.name:
+        reasons = dict(record.headers or ())
+        what = (record.value, reasons[dead_letters.OFFSET], reasons[dead_letters.CODE])
     else:
-        body = json.loads(value or b"")
-        refused = topic == REPLIES.name and not body["ok"]
+        body = json.loads(record.value or b"")
+        refused = record.topic == REPLIES.name and not body["ok"]
         what = (
             body["commandId"],
             body.get("seq"),
             body.get("ok"),
             body["error"]["code"] if refused else None,
         )
-    return Output(topic, partition, key, what)
+    return Output(record.topic, record.partition, record.key, what)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from schemas.topics import EXCLUSIVE_TOPICS, REPLIES, STATE_CHANGELOG
 from streams.ports import (
     HEAL_KEY,
@@ -217,10 +219,10 @@ class MemoryProducer:
         self._position, self._is_fenced, self._is_refused = None, False, False
         partition = self._cluster.partition
         named = [OutRecord(_CHANGELOG, partition, *change) for change in changes]
-        named[0] = named[0]._replace(headers=[(TRANSACTION, name)])
+        named[0] = replace(named[0], headers=[(TRANSACTION, name)])
         batches: dict[At, list[OutRecord]] = {(_CHANGELOG, partition): named}
         for output in outputs:
-            batches.setdefault(output[:2], []).append(output)
+            batches.setdefault((output.topic, output.partition), []).append(output)
         try:
             self._kafka.begin(self._writer, self._epoch)
             for at, records in batches.items():

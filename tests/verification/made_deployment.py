@@ -146,9 +146,10 @@ class Deployment:
         touched = {(CHANGELOG, lane.partition)}
         for key, value in changes:
             self._append(CHANGELOG, lane.partition, key, value)
-        for topic, partition, key, value, headers in batch.outputs:
-            self._append(topic, partition, key, value, tuple(headers or ()))
-            touched.add((topic, partition))
+        for output in batch.outputs:
+            headers = tuple(output.headers or ())
+            self._append(output.topic, output.partition, output.key, output.value, headers)
+            touched.add((output.topic, output.partition))
         for at in touched:
             # A marker takes an offset.
             self._next[at] = self._next.get(at, 0) + 1
