@@ -32,6 +32,8 @@ class Dispatch(BaseModel):
     """As submitted; left out when unset."""
     parent_run_id: str | None = None
     """As submitted; left out when unset."""
+    base_url: str | None = None
+    """Where the caller may be called back; left out when none was given, or none that is right."""
     dispatched_at: int
     """Milliseconds since the epoch."""
     command_id: str

@@ -41,6 +41,11 @@ class RunSubmit(RunCommand):
     """Passed on to the dispatch."""
     max_attempts: Number = None
     """Accepted, and without effect in this version."""
+    callback_base_url: Text = None
+    """As `baseUrl`, and counts before it."""
+    base_url: Text = None
+    """Where the executor may call back; passed on to the dispatch when it is http or https with no user, password,
+    query, fragment or path, else ignored."""
 
     @model_validator(mode="after")
     def _one_kind_of_params(self) -> RunSubmit:

@@ -12,14 +12,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from schemas.encrypted_sessions import EncryptedSession
 from schemas.terminals import TerminalState
 from schemas.topics import RUN_EVENTS, RUN_TERMINALS, TopicSpec
 from streams.child_calls import ChildCalls
 from streams.client_errors import CommandNotDelivered, CommandRefused, CommandTimeout, EndTimeout
 from streams.deduplicated_calls import DeduplicatedCalls
+from streams.launch_calls import LaunchCalls
+from streams.launching.launch import Launched, launch
+from streams.launching.object_store import ObjectStore
+from streams.launching.params_spill import read_params
 from streams.messaging.command_sender import CommandSender
 from streams.messaging.topic_reader import Start, TopicReader
 from streams.observing import AllEvents, RunEvents, Terminals
@@ -27,11 +33,12 @@ from streams.partitioner import partition_for
 from streams.run_calls import RunCalls
 from streams.settings import Settings
 from streams.terminal_watch import Ending, TerminalWatch
+from streams.trace_calls import TraceCalls
 
 _PAUSE_S = 0.5
 
 
-class RunlaneClient(RunCalls, ChildCalls, DeduplicatedCalls):
+class RunlaneClient(RunCalls, ChildCalls, DeduplicatedCalls, LaunchCalls, TraceCalls):
     """A client of the coordinator, for one event loop; made once and used for many runs.
 
     Every command method takes `command_id` (default: a new one), `timeout` in seconds per attempt (default:
@@ -105,6 +112,48 @@ class RunlaneClient(RunCalls, ChildCalls, DeduplicatedCalls):
     def follow_terminals(self, *, start: Start = "beginning", follow: bool = True) -> Terminals:
         """The ends of all runs, from the `beginning`, the `end` or a time (ms since the epoch) on."""
         return Terminals(self._reader(RUN_TERMINALS, range(self._partitions()), start), follow=follow)
+
+    async def launch(
+        self,
+        run_id: str,
+        name: str,
+        params: Any = None,
+        *,
+        sessions: Sequence[EncryptedSession] = (),
+        pool: str | None = None,
+        parent_run_id: str | None = None,
+        max_attempts: int | None = None,
+        base_url: str | None = None,
+        command_id: str | None = None,
+    ) -> Launched:
+        """Start a run that can be started again: store its launch state, dispatch it, record its instance.
+
+        Parameters are stripped of program code; over 64 KiB they go into the object store (setting
+        `object_store`), over 8 MiB they are refused. The executor gets what was stored. The answer and the run's
+        traces say how long each phase took. A run that was launched before is not started again, and keeps its
+        launch state. `command_id` (at most 180 characters) is what the commands' ids are made of.
+
+        Raises `LaunchStateNotStored` (`WORKFLOW_RETRY_STATE_PERSISTENCE_FAILED`): then nothing was dispatched.
+        """
+        return await launch(
+            self,
+            run_id,
+            name,
+            params,
+            sessions=sessions,
+            pool=pool,
+            parent_run_id=parent_run_id,
+            max_attempts=max_attempts,
+            base_url=base_url,
+            command_id=command_id,
+        )
+
+    async def read_params(self, params_ref: Any) -> Any:
+        """The parameters that a reference (`paramsRef`) stands for, from the object store, checked.
+
+        Raises `ParamsRefError` with what is wrong, and `ObjectStoreError`.
+        """
+        return await read_params(ObjectStore.of(self.settings), params_ref)
 
     async def wait_terminal(self, run_id: str, timeout: float | None = None) -> TerminalState:
         """How the run ended; waits for it, also when nobody has submitted the run yet.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from schemas.encrypted_sessions import EncryptedSession
 from schemas.events import TerminalStatus
 from schemas.run_results import (
     AppendResult,
@@ -18,6 +19,7 @@ from schemas.run_results import (
 )
 from schemas.terminals import TerminalState
 from streams.command_methods import CallOptions, CommandMethods
+from streams.launch_calls import sent_sessions
 
 
 class RunCalls(CommandMethods):
@@ -33,9 +35,14 @@ class RunCalls(CommandMethods):
         pool: str | None = None,
         parent_run_id: str | None = None,
         max_attempts: int | None = None,
+        sessions: Sequence[EncryptedSession] | None = None,
+        base_url: str | None = None,
         **options: Unpack[CallOptions],
     ) -> SubmitResult:
-        """Start a run: an executor that knows `name` gets it. The same run id again starts nothing."""
+        """Start a run: an executor that knows `name` gets it. The same run id again starts nothing.
+
+        `sessions` are stored with the dispatch; `base_url` is passed on to the executor when it is a right one.
+        """
         fields = {
             "name": name,
             "params": params,
@@ -43,6 +50,8 @@ class RunCalls(CommandMethods):
             "pool": pool,
             "parentRunId": parent_run_id,
             "maxAttempts": max_attempts,
+            "sessions": None if sessions is None else sent_sessions(sessions),
+            "baseUrl": base_url,
         }
         return await self._call(SubmitResult, "run.submit", run_id, fields, options)
 

@@ -118,6 +118,13 @@ class Settings(BaseSettings):
     )
     executor_concurrency: int = Field(10, ge=1, description="Runs that one executor executes at once.")
 
+    object_store: str | None = Field(
+        None,
+        # No user and no password: the settings are shown.
+        pattern=r"^(file:///|s3://)[^@]*$",
+        description="Where clients put large launch parameters: file:///folder or s3://bucket/prefix.",
+    )
+
     block_cache_mb: int = Field(64, ge=1, description="RocksDB block cache of the whole worker, in MiB.")
     write_buffer_mb: int = Field(64, ge=1, description="RocksDB write buffers of the whole worker, in MiB.")
 

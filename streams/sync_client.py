@@ -143,6 +143,18 @@ class RunlaneSyncClient:
     publish_call = _blocking(RunlaneClient.publish_call)
     await_call = _blocking(RunlaneClient.await_call)
     list_calls = _blocking(RunlaneClient.list_calls)
+    launch = _blocking(RunlaneClient.launch)
+    read_params = _blocking(RunlaneClient.read_params)
+    put_retry = _blocking(RunlaneClient.put_retry)
+    claim_retry = _blocking(RunlaneClient.claim_retry)
+    put_launch = _blocking(RunlaneClient.put_launch)
+    put_sessions = _blocking(RunlaneClient.put_sessions)
+    get_sessions = _blocking(RunlaneClient.get_sessions)
+    put_instance = _blocking(RunlaneClient.put_instance)
+    get_instance = _blocking(RunlaneClient.get_instance)
+    add_trace = _blocking(RunlaneClient.add_trace)
+    list_traces = _blocking(RunlaneClient.list_traces)
+    signal = _blocking(RunlaneClient.signal)
 
     def events(
         self, run_id: str, *, from_seq: int = 1, follow: bool = True, since: int | None = None

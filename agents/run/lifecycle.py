@@ -13,6 +13,7 @@ from agents.run.sessions import store_sessions
 from agents.run.tables import HEADS, TERMINALS, UNKNOWN_RUN
 from agents.run.traces import traces_beside
 from agents.run.waits import OF_END, answer_event, wait
+from schemas.base_urls import base_url
 from schemas.json_codec import decode, encode
 from schemas.run_commands import RunStatus, RunSubmit
 from schemas.session_commands import DEFAULT_SESSIONS_TTL_MS
@@ -94,6 +95,9 @@ def _dispatch(command: RunSubmit, instance: str, attempt: int, now: int) -> dict
         dispatch["pool"] = command.pool
     if command.parent_run_id is not None:
         dispatch["parentRunId"] = command.parent_run_id
+    url = base_url(command.callback_base_url) or base_url(command.base_url)
+    if url is not None:
+        dispatch["baseUrl"] = url
     dispatch["dispatchedAt"] = now
     dispatch["commandId"] = command.command_id
     return dispatch

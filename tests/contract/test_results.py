@@ -277,6 +277,27 @@ def test_a_dispatch_passes_a_reference_to_parameters_on(client: BareClient, run_
     assert dispatch.get("params") is None
 
 
+@pytest.mark.parametrize(
+    ("fields", "passed_on"),
+    [
+        ({"baseUrl": "HTTPS://Example.com:443/"}, "https://example.com"),
+        ({"callbackBaseUrl": "http://a:1", "baseUrl": "http://b"}, "http://a:1"),
+        ({"callbackBaseUrl": "http://user:password@a", "baseUrl": "http://b"}, "http://b"),
+        ({"baseUrl": "http://a/path"}, None),
+        ({"baseUrl": 5}, None),
+        ({}, None),
+    ],
+)
+def test_a_dispatch_passes_a_right_base_url_on(
+    client: BareClient, run_id: str, fields: dict[str, Any], passed_on: str | None
+) -> None:
+    client.result("run.submit", run_id, name="x", **fields)
+    (record,) = client.settled("run-dispatch", run_id.encode())
+    dispatch = record.json()
+    assert dispatch.get("baseUrl") == passed_on
+    assert ("baseUrl" in dispatch) is (passed_on is not None)
+
+
 def test_who_needs_to_see_an_event_waits_for_its_seq(client: BareClient, run_id: str) -> None:
     for _ in range(20):
         seq = client.append_log(run_id, "x")["seq"]

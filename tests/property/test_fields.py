@@ -47,6 +47,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
 TEXTS = [
     ("run.submit", "pool"),
     ("run.submit", "parentRunId"),
+    ("run.submit", "callbackBaseUrl"),
+    ("run.submit", "baseUrl"),
     ("run.cancel", "reason"),
     ("events.append", "instanceId"),
     ("terminal.set", "instanceId"),
