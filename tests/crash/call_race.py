@@ -51,11 +51,13 @@ class Race:
         self.done.add(call)
         self.changed.set()
 
-    async def wait_for(self, count: int) -> None:
-        """Wait until so many calls are done."""
+    async def wait_for(self, count: int, worker: WorkerProcess) -> None:
+        """Wait until so many calls are done; fails when the worker has died by itself, or nothing gets done."""
         while len(self.done) < count:
+            assert worker.alive, worker.explain("nobody here has ended it")
             self.changed.clear()
-            await self.changed.wait()
+            async with asyncio.timeout(PATIENCE_S):
+                await self.changed.wait()
 
     def next_call(self) -> CallName | None:
         """One of the calls that others are at, too; None when all are done."""
@@ -129,11 +131,12 @@ async def run_race(
                 clients.append(await RunlaneClient(settings, delivery_timeout_s=None).open())
             group.create_task(compete(race, clients[-1], f"claimer-{number}"))
         for kill in range(kills):
-            await race.wait_for(calls * (kill + 1) // (kills + 1))
+            await race.wait_for(calls * (kill + 1) // (kills + 1), worker)
             worker.kill()
             if kill % 3 == 1:
                 worker.lose_state()
             await asyncio.to_thread(worker.start)
+        await race.wait_for(calls, worker)
     for client in clients:
         await client.close()
     race.calls = names
