@@ -45,7 +45,7 @@ class Transaction:
     number: int = 0
     """Of the transaction."""
     waiting: int = 0
-    """Calls that wait for markers."""
+    """Calls that wait for its markers to begin the next one."""
     began_at: float = 0.0
 
 
@@ -124,7 +124,11 @@ class MemoryKafka:
     def begin(self, writer: str, epoch: int) -> None:
         """The first `AddPartitionsToTxn`: waits until the last transaction has its markers."""
         transaction = self._of(writer, epoch)
-        self._until_marked(transaction)
+        transaction.waiting += 1
+        try:
+            self._until_marked(transaction)
+        finally:
+            transaction.waiting -= 1
         self._of(writer, epoch)
         transaction.is_open = True
         transaction.number += 1
@@ -207,15 +211,11 @@ class MemoryKafka:
             self.on_readable(*at)
 
     def _until_marked(self, transaction: Transaction) -> None:
-        transaction.waiting += 1
-        try:
-            while transaction.pending:
-                if self._wait is None:
-                    self.write_markers()
-                else:
-                    self._wait()
-        finally:
-            transaction.waiting -= 1
+        while transaction.pending:
+            if self._wait is None:
+                self.write_markers()
+            else:
+                self._wait()
 
     def _make(self, name: str) -> None:
         spec = TOPICS[name]

@@ -1,0 +1,213 @@
+"""What befalls nodes, the broker, clocks and topics while clients send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from schemas.topics import STATE_CHANGELOG
+from tests.simulation.faults import FREEZES_S
+from tests.simulation.memory_kafka import At, Transaction
+from tests.simulation.process import TOMBSTONES_KEPT_MS, Node, Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_CLOCK_OFFSETS_MS = (-20_000, -700, 0, 700, 20_000)
+TRANSACTION_TIMEOUT_S = 60.0
+_SEGMENT_MS = 5000
+_LEAPS_MS = (70_000, 130_000, 3_600_000, 90_000_000)
+
+
+class Chaos:
+    """The trouble of one schedule."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.random
+        self.done: Counter[str] = Counter()
+        """What has happened, and how often."""
+        self._events: dict[str, Callable[[], None]] = {
+            "rebalance": self._rebalance,
+            "kill": self._kill,
+            "power loss": self._power_loss,
+            "stop": self._stop,
+            "lose disk": self._lose_disk,
+            "old disk": self._old_disk,
+            "break disk": self._break_disk,
+            "freeze": self._freeze,
+            "deaf": self._deaf,
+            "broker crash": self._broker_crash,
+            "broker away": self._broker_away,
+            "clock": self._clock,
+            "leap": self._leap,
+            "retention": self._retention,
+            "compaction": self._compaction,
+            "client transaction": self._client_transaction,
+            "absence": self._absence,
+            "topics anew": self._topics_anew,
+        }
+
+    async def run(self) -> None:
+        """Let things happen until it is cancelled."""
+        plan, random = self._world.plan, self._random
+        while True:
+            await asyncio.sleep(random.expovariate(1 / plan.event_gap_s))
+            event = random.choice(plan.events)
+            self.done[event] += 1
+            self._events[event]()
+            self._world.kafka.expire(TRANSACTION_TIMEOUT_S)
+
+    def _process(self) -> Process | None:
+        """A live worker."""
+        live = [node.process for node in self._world.nodes if node.process and not node.process.is_dead]
+        return self._random.choice(live) if live else None
+
+    def _rebalance(self) -> None:
+        self._world.note("group", "rebalances")
+        self._world.group.rebalance()
+
+    def _kill(self) -> None:
+        if process := self._process():
+            process.kill()
+
+    def _power_loss(self) -> None:
+        if process := self._process():
+            process.kill("loses power")
+            for partition, disk in sorted(process.node.disk.items()):
+                lost = disk.lose_writes(self._random.randint(0, 4))
+                self._world.note(process.name, f"lost the last {lost} writes of lane {partition}")
+
+    def _stop(self) -> None:
+        if process := self._process():
+            self._world.spawn(process.stop())
+
+    def _lose_disk(self) -> None:
+        if process := self._process():
+            process.kill("loses its disk")
+            process.node.disk.clear()
+
+    def _old_disk(self) -> None:
+        if process := self._process():
+            node = process.node
+            if not node.backup:
+                self._world.note(node.name, "makes a backup of its disk")
+                node.backup = {partition: disk.copy() for partition, disk in node.disk.items()}
+                return
+            process.kill("gets its disk from the backup")
+            node.disk.clear()
+            node.disk.update({partition: disk.copy() for partition, disk in node.backup.items()})
+
+    def _break_disk(self) -> None:
+        if (process := self._process()) and (disks := sorted(process.node.disk.items())):
+            partition, disk = self._random.choice(disks)
+            self._world.note(process.name, f"the store of lane {partition} breaks")
+            disk.is_broken = True
+
+    def _freeze(self) -> None:
+        if process := self._process():
+            process.freeze(self._random.choice(FREEZES_S))
+            self._world.group.rebalance()
+
+    def _deaf(self) -> None:
+        if process := self._process():
+            process.deafen(self._random.choice(FREEZES_S))
+            self._world.group.rebalance()
+
+    def _broker_crash(self) -> None:
+        """At the next commit the broker dies, before it has written all markers."""
+        world = self._world
+        if not world.crash_armed:
+            world.crash_armed = True
+            world.loop.call_later(self._random.choice([0.05, 0.3, 1.0]), self._crash)
+
+    def _crash(self) -> None:
+        world, random = self._world, self._random
+        world.crash_armed = False
+        share = random.choice([0.0, 0.3, 0.6, 1.0])
+
+        def is_lost(transaction: Transaction, at: At) -> bool:
+            # A lane that hangs on a command that was forwarded to it waits for its operator.
+            forwards = any(topic in world.rules.families for topic, _ in transaction.partitions)
+            is_lanes = transaction.writer.startswith("lane-") and not forwards
+            # When its id begins the next one in this very moment, nobody can tell the two apart any more.
+            return is_lanes and not transaction.waiting and random.random() < share
+
+        lost = world.kafka.lose_markers(is_lost)
+        self.done["lost marker"] += len(lost)
+        for transaction, (topic, partition) in lost:
+            how = "commit" if transaction.commits else "abort"
+            world.note("broker", f"lost the {how} marker of {transaction.writer} in {topic} {partition}")
+        self._away("crashes")
+
+    def _broker_away(self) -> None:
+        self._away("is away")
+
+    def _away(self, what: str) -> None:
+        world = self._world
+        seconds = self._random.choice([0.1, 1.0, 8.0])
+        world.note("broker", f"{what}, back in {seconds} s")
+        world.is_broker_away = True
+        world.loop.call_later(seconds, self._back)
+
+    def _back(self) -> None:
+        self._world.is_broker_away = False
+
+    def _clock(self) -> None:
+        offset = self._random.choice(_CLOCK_OFFSETS_MS)
+        if self._random.random() < 0.4:
+            self._world.note("broker", f"its clock is off by {offset} ms")
+            self._world.broker_offset = offset
+        else:
+            node = self._random.choice(self._world.nodes)
+            self._world.note(node.name, f"its clock is off by {offset} ms")
+            node.clock_offset = offset
+
+    def _leap(self) -> None:
+        self._world.leap(self._random.choice(_LEAPS_MS))
+
+    def _retention(self) -> None:
+        kafka, random = self._world.kafka, self._random
+        topic = random.choice(list(self._world.rules.families))
+        partition = random.randrange(self._world.partitions)
+        log = kafka.log((topic, partition))
+        log.delete_before(random.randint(log.start, log.stable))
+        self._world.note("broker", f"{topic} {partition} begins at {log.start} now")
+
+    def _compaction(self) -> None:
+        """As on a broker, only what was written some time before the latest record is in a segment that is closed."""
+        kafka = self._world.kafka
+        for partition in range(self._world.partitions):
+            log = kafka.log((STATE_CHANGELOG.name, partition))
+            latest = max((record.timestamp for record in log.records), default=0)
+            closed = [record.offset for record in log.records if record.timestamp < latest - _SEGMENT_MS]
+            log.compact(max(closed, default=-1) + 1, kafka.now(), TOMBSTONES_KEPT_MS)
+        self._world.note("broker", "compacted the changelog")
+
+    def _client_transaction(self) -> None:
+        self._world.spawn(self._world.clients.use_transaction())
+
+    def _absence(self) -> None:
+        """A node is away for long, and the changelog forgets deletions meanwhile."""
+        if process := self._process():
+            process.kill("is away for long")
+            self._world.spawn(self._stay_away(process.node))
+
+    async def _stay_away(self, node: Node) -> None:
+        await asyncio.sleep(self._random.choice([0.1, 3.0]))
+        self._compaction()
+        self._world.leap(self._random.choice([50_000, 130_000, 600_000]))
+        self._compaction()
+
+    def _topics_anew(self) -> None:
+        """Somebody deletes all topics and makes them again, while no worker runs."""
+        world = self._world
+        for node in world.nodes:
+            if node.process is not None and not node.process.is_dead:
+                node.process.kill("is killed, since the topics are made anew")
+                node.process._bury()
+        world.note("broker", "all topics are made anew")
+        world.kafka.make_anew()
+        world.clients.forget_sent()

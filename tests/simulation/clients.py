@@ -1,0 +1,137 @@
+"""What clients send: commands of all families, sent again, to wrong partitions, wrong, or in transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas.envelope import Headers
+from streams.partitioner import partition_for
+from tests.simulation.failing_machine import BUG
+from tests.simulation.families.registry import simulated_families
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+REFUSED = "refused-"
+"""The broker refuses what a command with such an id emits."""
+
+REFUSED_MARK = b'"commandId":"' + REFUSED.encode()
+
+_GAPS_S = (0.0, 0.0, 0.0, 0.002, 0.05, 0.4, 1.5)
+_KEYS = 5
+
+
+class Sent(NamedTuple):
+    """A record that a client sent."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Clients:
+    """All clients."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.random
+        self._families = simulated_families()
+        self._count = self._random.choice([10, 25, 40, 60])
+        self._number = 0
+        self._sent: list[Sent] = []
+        self._open: dict[str, int] = {}
+        """Transactional id -> epoch."""
+
+    @property
+    def sent(self) -> int:
+        """How many commands were sent."""
+        return self._number
+
+    async def run(self) -> None:
+        """Send all commands."""
+        for _ in range(self._count):
+            await asyncio.sleep(self._random.choice(_GAPS_S))
+            sent = self._draw()
+            self._world.kafka.append((sent.topic, sent.partition), sent.key, sent.value, sent.headers)
+
+    async def use_transaction(self) -> None:
+        """Send some commands in a transaction, which is committed or aborted later; sometimes much later."""
+        random, kafka = self._random, self._world.kafka
+        writer = f"client-{self._number}"
+        if writer in self._open:
+            return
+        self._open[writer] = epoch = kafka.init(writer)
+        kafka.begin(writer, epoch)
+        for _ in range(random.randint(1, 4)):
+            sent = self._draw()
+            kafka.produce(writer, epoch, (sent.topic, sent.partition), sent.key, sent.value, sent.headers)
+        self._world.note(writer, "has commands in an open transaction")
+        await asyncio.sleep(random.choice([0.01, 0.5, 4.0]))
+        self._end(writer, commit=random.random() < 0.5)
+
+    def end_transactions(self) -> None:
+        """Abort what is open."""
+        for writer in list(self._open):
+            self._end(writer, commit=False)
+
+    def forget_sent(self) -> None:
+        """The topics were made anew."""
+        self._open.clear()
+
+    def _end(self, writer: str, *, commit: bool) -> None:
+        epoch = self._open.pop(writer, None)
+        if epoch is not None:
+            self._world.note(writer, "commits" if commit else "aborts")
+            self._world.kafka.end(writer, epoch, commit=commit)
+
+    def _draw(self) -> Sent:
+        """The next record of some client."""
+        rates, hits, random = self._world.rates, self._world.hits, self._random
+        self._number += 1
+        if self._sent and hits(rates.sent_again):
+            sent = random.choice(self._sent)
+            self._world.note("client", f"sends again: {sent.value!r}")
+            return sent
+        simulated = random.choice(self._families)
+        commands = simulated.family.commands
+        key, body = simulated.draft(random, [f"{simulated.key_prefix}{number}" for number in range(_KEYS)])
+        command_id = f"c{self._number}"
+        if hits(rates.bug):
+            command_id = f"{BUG}{self._number}"
+        elif hits(rates.refused):
+            command_id = f"{REFUSED}{self._number}"
+        headers: list[tuple[str, bytes | None]] = []
+        if random.random() < 0.6:
+            headers = [
+                ("correlation-id", b"x%d" % self._number),
+                ("reply-partition", b"%d" % random.randrange(self._world.partitions)),
+            ]
+        value = json.dumps({**body, "commandId": command_id}).encode()
+        key_bytes: bytes | None = key.encode()
+        if hits(rates.garbage):
+            key_bytes, value, headers = self._spoil(key, value, headers)
+        partition = partition_for(key.encode(), self._world.partitions)
+        if hits(rates.wrong_partition):
+            partition = (partition + 1) % self._world.partitions
+        sent = Sent(commands.topic, partition, key_bytes, value, headers)
+        self._sent.append(sent)
+        self._world.note("client", f"sends to {partition}: {value[:120]!r}")
+        return sent
+
+    def _spoil(
+        self, key: str, value: bytes, headers: list[tuple[str, bytes | None]]
+    ) -> tuple[bytes | None, bytes, list[tuple[str, bytes | None]]]:
+        kind = self._random.randrange(5)
+        if kind == 0:
+            return key.encode(), value[:-2], headers
+        if kind == 1:
+            return key.encode() + b"x", value, headers
+        if kind == 2:
+            return None, value, headers
+        if kind == 3:
+            return key.encode(), value[:-1] + b',"x":"' + b"x" * 2000 + b'"}', headers
+        return key.encode(), value, headers[:1]
