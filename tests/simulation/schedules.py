@@ -16,7 +16,10 @@ from tests.simulation.mutations.registry import mutated
 from tests.simulation.world import World, note_line
 
 CHUNK = 50
-"""Schedules that a process takes at once."""
+"""Schedules that a process takes at once,"""
+
+SEARCH_CHUNK = 8
+"""and when the first one that fails ends it."""
 
 _COLLECT_EVERY = 25
 
@@ -133,7 +136,9 @@ def run_many(
             stop_at_first and bool(summary.failures)
         )
         while not is_over and len(todo) < 2 * workers and (end is None or position < end):
-            size = CHUNK if end is None else min(CHUNK, end - position)
+            size = SEARCH_CHUNK if stop_at_first else CHUNK
+            if end is not None:
+                size = min(size, end - position)
             todo.add(pool.submit(run_chunk, position, size, mutation, stop_at_first))
             position += size
         if not todo:
