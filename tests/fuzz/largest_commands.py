@@ -38,8 +38,9 @@ FILLINGS: dict[str, Callable[[int], bytes]] = {
 
 def filled(name: str) -> Draft:
     """The first command that has a field for any JSON, with a value of nearly the largest size in it."""
+    # The command's other fields take the rest.
     valid = next(valid for valid in VALID if "params" in valid.fields)
-    body = valid.body(KEYS[0], "c") | {"params": Raw(FILLINGS[name](MAX_COMMAND_BYTES - 300))}
+    body = valid.body(KEYS[0], "c") | {"params": Raw(FILLINGS[name](MAX_COMMAND_BYTES - 2000))}
     return Draft(valid.topic, KEYS[0].encode(), write_json(body), ADDRESS)
 
 
