@@ -59,7 +59,11 @@ class TopicPositions:
         reraise=True,
     )
     def _ask(self, topic: str, partitions: int, spec: OffsetSpec, isolation: IsolationLevel) -> Positions:
-        admin = self._admin or AdminClient({"bootstrap.servers": self._brokers, "logger": _log})
+        admin = self._admin
+        if admin is None:
+            admin = AdminClient({"bootstrap.servers": self._brokers, "logger": _log})
+            # Connected first: the first list_offsets of a cold client stalls for 3 s now and then.
+            admin.list_topics(timeout=_CALL_S)
         # A client that has met an error may answer with it for ever after a broker's restart.
         self._admin = None
         wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
