@@ -22,7 +22,10 @@ StillServed = Callable[[int], None]
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A submitted run that failed with the error `the end`, and whose eviction was asked for."""
+    """A submitted run that failed with the error `the end`, and whose eviction was asked for.
+
+    The worker was killed and started again between the two.
+    """
 
     run_id: str
     submit_id: str
@@ -66,8 +69,11 @@ def client(broker: str, prefix: str, worker: WorkerProcess) -> Iterator[BareClie
 
 
 @pytest.fixture(scope="session", autouse=True)
-def finished_run(client: BareClient) -> FinishedRun:
-    """Finished when the suite starts, so that its eviction need not be waited for in full."""
+def finished_run(client: BareClient, worker: WorkerProcess) -> FinishedRun:
+    """Finished when the suite starts, so that its eviction need not be waited for in full.
+
+    The worker that took the order is killed, and its disk is lost: the eviction is its successor's.
+    """
     run_id, submit_id, end_id = new_id("finished"), new_id(), new_id()
     client.result("run.submit", run_id, command_id=submit_id, name="x")
     client.append_log(run_id, "x")
@@ -78,6 +84,12 @@ def finished_run(client: BareClient) -> FinishedRun:
     end = {"status": "failed", "error": "the end", "result": {"rows": "x" * 5000}}
     client.result("terminal.set", run_id, command_id=end_id, **end)
     finish = client.result("run.finish", run_id)
+    worker.kill()
+    worker.lose_disk()
+    worker.start().wait_ready()
+    still_there = client.ask("terminal.get", run_id)
+    assert client.reply(still_there)["result"]["terminal"] is not None
+    assert still_there.sent.timestamp < finish["evictsAt"]
     return FinishedRun(run_id, submit_id, end_id, latest_seq=4, evicts_at=finish["evictsAt"])
 
 
