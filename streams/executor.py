@@ -25,6 +25,7 @@ from streams.execution.context import Result, RunContext, SyncRunContext
 from streams.execution.functions import RunFunction, require_one_argument
 from streams.execution.run_reporter import RunStopped
 from streams.execution.runner import ExecutorRunner
+from streams.launching.session_keys import KeyRing
 from streams.settings import Settings
 
 __all__ = ["CallFailed", "Executor", "LeaseLost", "Result", "RunContext", "RunStopped", "SyncRunContext"]
@@ -35,9 +36,13 @@ F = TypeVar("F", bound=RunFunction)
 class Executor:
     """Functions by run name."""
 
-    def __init__(self, *, ignore_unknown: bool = False) -> None:
-        """`ignore_unknown`: runs of other names are left to executors of other groups; else they fail."""
+    def __init__(self, *, ignore_unknown: bool = False, session_keys: KeyRing | None = None) -> None:
+        """`ignore_unknown`: runs of other names are left to executors of other groups; else they fail.
+
+        `session_keys` decrypt the database sessions of runs, for `context.sessions()`.
+        """
         self.ignore_unknown = ignore_unknown
+        self.session_keys = session_keys
         self._functions: dict[str, RunFunction] = {}
 
     @property
@@ -81,6 +86,7 @@ class Executor:
             concurrency=settings.executor_concurrency if concurrency is None else concurrency,
             group=settings.executor_group if group is None else group,
             ignore_unknown=self.ignore_unknown if ignore_unknown is None else ignore_unknown,
+            session_keys=self.session_keys,
         )
 
     async def serve(

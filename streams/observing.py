@@ -58,8 +58,8 @@ class Following(AsyncIterator[T], Generic[T]):
     async def start(self) -> Self:
         """Take the position now and not with the first item: nothing that is written after this is missed."""
         if not self._opened:
-            self._opened = True
             await self._reader.open()
+            self._opened = True
         return self
 
     async def aclose(self) -> None:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
-import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from schemas.call_commands import OnFailure
-from schemas.call_results import AwaitResult, ClaimResult, PublishResult
+from schemas.call_results import AwaitResult, ClaimResult
 from schemas.dispatches import Dispatch
 from schemas.errors import ErrorCode
 from schemas.json_codec import encode
 from schemas.names import MAX_OWNER_CHARACTERS
 from streams.client import RunlaneClient
-from streams.client_errors import CommandNotDelivered, CommandRefused, CommandTimeout
-from streams.command_methods import CallOptions
+from streams.client_errors import CommandRefused
 from streams.execution.failure_text import MAX_MESSAGE_CHARACTERS, describe_failure
 from streams.execution.functions import Outcome, call_async, call_in_thread, is_async
+from streams.execution.insistence import Pauses, insist
 from streams.execution.json_values import hash_input, stored_form
+from streams.execution.known_secrets import KnownSecrets
 from streams.execution.lease_keeper import Lease, LeaseKeeper
 from streams.execution.run_reporter import RunReporter, RunStopped
 
@@ -32,9 +32,6 @@ DEFAULT_LEASE_S = 30.0
 
 _ENVELOPE_BYTES = 4096
 _WAIT_MS = 30_000
-_LONGEST_WAIT_S = 600.0
-_PAUSE_S = 0.5
-_log = logging.getLogger("runlane.executor")
 
 
 class CallFailed(Exception):
@@ -69,9 +66,16 @@ class CallExecution:
     """The calls of one execution of a run."""
 
     def __init__(
-        self, client: RunlaneClient, dispatch: Dispatch, reporter: RunReporter, keeper: LeaseKeeper
+        self,
+        client: RunlaneClient,
+        dispatch: Dispatch,
+        reporter: RunReporter,
+        keeper: LeaseKeeper,
+        secrets: KnownSecrets,
     ) -> None:
+        """Of what `secrets` knows nothing is told in the errors of calls; their values are the function's own."""
         self._client = client
+        self._secrets = secrets
         self._dispatch = dispatch
         self._reporter = reporter
         self._keeper = keeper
@@ -175,40 +179,20 @@ class CallExecution:
             self._dispatch.attempt,
         )
         owner, lease_ms = _owner(), round(lease_s * 1000)
-
-        def claim(options: CallOptions) -> Awaitable[ClaimResult]:
-            return self._client.claim_call(
-                run_id,
-                tool_id,
-                input_hash,
-                owner,
-                lease_ms=lease_ms,
-                instance_id=instance_id,
-                attempt=attempt,
-                **options,
-            )
-
-        def wait(options: CallOptions) -> Awaitable[AwaitResult]:
-            return self._client.await_call(
-                run_id,
-                tool_id,
-                input_hash,
-                timeout_ms=_WAIT_MS,
-                claim_for=owner,
-                lease_ms=lease_ms,
-                instance_id=instance_id,
-                attempt=attempt,
-                **options,
-            )
+        name = (run_id, tool_id, input_hash)
+        given: dict[str, Any] = {"lease_ms": lease_ms, "instance_id": instance_id, "attempt": attempt}
+        claim = partial(self._client.claim_call, *name, owner, **given)
+        wait = partial(self._client.await_call, *name, timeout_ms=_WAIT_MS, claim_for=owner, **given)
 
         answer: ClaimResult | AwaitResult = await self._insist(claim)
+        pauses = Pauses()
         while answer.status in ("pending", "timeout"):
             try:
                 answer = await self._insist(wait, _WAIT_MS / 1000)
             except CommandRefused as refusal:
                 if refusal.code != ErrorCode.TOO_MANY_WAITS:
                     raise
-                await asyncio.sleep(_PAUSE_S)
+                await pauses.take()
         if answer.fencing_number is None:
             return answer
         lease = Lease(
@@ -232,12 +216,9 @@ class CallExecution:
             )
         except (TypeError, ValueError) as wrong:
             value, error = None, wrong
-        told = _as_json(error) if error is not None else None
-
-        def publish(options: CallOptions) -> Awaitable[PublishResult]:
-            name = (lease.run_id, lease.tool_id, lease.input_hash, lease.fencing_number)
-            return self._client.publish_call(*name, value, error=told, on_failure=on_failure, **options)
-
+        told = self._secrets.hide(_as_json(error)) if error is not None else None
+        name = (lease.run_id, lease.tool_id, lease.input_hash, lease.fencing_number)
+        publish = partial(self._client.publish_call, *name, value, error=told, on_failure=on_failure)
         try:
             await self._insist(publish)
         except CommandRefused as refusal:
@@ -271,23 +252,15 @@ class CallExecution:
             raise ValueError(f"a value of {size} bytes is too large: at most {limit} are accepted")
         return value
 
-    async def _insist(self, send: Callable[[CallOptions], Awaitable[T]], wait_s: float = 0.0) -> T:
-        """Send a command until it is answered, always with the same id. Raises `RunStopped` when the run is over."""
-        command_id, wait_s = str(uuid.uuid4()), wait_s + self._client.settings.command_timeout_s
-        while True:
-            try:
-                return await send({"command_id": command_id, "timeout": wait_s})
-            except CommandTimeout as error:
-                _log.warning("run %s: a call goes on when Kafka does: %s", self._dispatch.run_id, error)
-                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-            except CommandNotDelivered as error:
-                if not error.retriable:
-                    raise
-                await asyncio.sleep(_PAUSE_S)
-            except CommandRefused as refusal:
-                if self._reporter.is_over(refusal.code):
-                    raise RunStopped(refusal.code) from None
-                raise
+    async def _insist(self, send: Callable[..., Awaitable[T]], wait_s: float = 0.0) -> T:
+        """Send a command until it is answered. Raises `RunStopped` when the run is over."""
+        timeout_s = wait_s + self._client.settings.command_timeout_s
+        try:
+            return await insist(send, f"run {self._dispatch.run_id}: a call", timeout_s=timeout_s)
+        except CommandRefused as refusal:
+            if self._reporter.is_over(refusal.code):
+                raise RunStopped(refusal.code) from None
+            raise
 
 
 def unwrap(tool_id: str, hit: ClaimResult | AwaitResult) -> Any:

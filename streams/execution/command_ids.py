@@ -31,6 +31,10 @@ class CommandIds:
         """The id of the run's end; a second one is sent when the first was refused."""
         return f"{self._prefix}end-{number}"
 
+    def signal(self, digest: str, number: int) -> str:
+        """The id of a signal: the digest of what it says to whom, and which one of those that say the same."""
+        return f"{self._prefix}signal-{digest}-{number}"
+
     def position_of(self, command_id: object) -> int:
         """The position in an id that `event` made for this execution; 0 for any other."""
         if not isinstance(command_id, str) or not command_id.startswith(self._prefix):

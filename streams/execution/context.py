@@ -9,9 +9,12 @@ from typing import Any, TypeVar
 
 from schemas.call_commands import OnFailure
 from schemas.dispatches import Dispatch
+from schemas.signal_results import SignalResult
 from streams.execution.call_execution import DEFAULT_LEASE_S, CallExecution
 from streams.execution.result_waits import ResultWaits
+from streams.execution.run_inputs import RunSessions
 from streams.execution.run_reporter import RunReporter
+from streams.execution.run_signals import RunSignals
 from streams.run_calls import log_event, progress_event, status_event
 
 T = TypeVar("T")
@@ -26,19 +29,31 @@ class Result:
     total_rows: int | None = None
 
 
+@dataclass(frozen=True)
+class Services:
+    """What the contexts of one execution work with."""
+
+    reporter: RunReporter
+    calls: CallExecution
+    waits: ResultWaits
+    sessions: RunSessions
+    signals: RunSignals
+
+
 class _Context:
     """What both kinds of context have."""
 
-    def __init__(
-        self, dispatch: Dispatch, reporter: RunReporter, calls: CallExecution, waits: ResultWaits
-    ) -> None:
+    def __init__(self, dispatch: Dispatch, params: Any, services: Services) -> None:
         self.dispatch = dispatch
         """The order to execute the run, as it came."""
         self.total_rows: int | None = None
         """Set it to have the run's end say how many rows the result is about."""
-        self._reporter = reporter
-        self._calls = calls
-        self._waits = waits
+        self._params = params
+        self._reporter = services.reporter
+        self._calls = services.calls
+        self._waits = services.waits
+        self._sessions = services.sessions
+        self._signals = services.signals
 
     @property
     def run_id(self) -> str:
@@ -52,12 +67,15 @@ class _Context:
 
     @property
     def params(self) -> Any:
-        """The parameters with which it was submitted; any JSON."""
-        return self.dispatch.params
+        """The parameters with which it was submitted; any JSON. Those in the object store have been read."""
+        return self._params
 
     @property
     def params_ref(self) -> Any:
-        """A reference to parameters that were too large to be sent; None when `params` holds them."""
+        """The reference with which it was submitted instead of parameters; None when there is none.
+
+        When a launch made it, `params` holds what it stands for; else it is for this function to read.
+        """
         return self.dispatch.params_ref
 
     @property
@@ -75,7 +93,8 @@ class RunContext(_Context):
     """The context of an async function.
 
     Reports are sent in the order of the calls, and a call returns when its report is on its way: the run's
-    end waits for all of them. When the coordinator says that the run is over, the function is cancelled.
+    end waits for all of them. When the run is over (cancelled, say), the function is cancelled, also while it
+    makes no reports.
     """
 
     async def log(self, line: str) -> None:
@@ -140,23 +159,42 @@ class RunContext(_Context):
         """
         return await self._waits.data(event_key, timeout_s)
 
+    async def signal(
+        self,
+        run_id: str,
+        event_key: str | None = None,
+        *,
+        signal_type: str | None = None,
+        payload: Any = None,
+    ) -> SignalResult:
+        """Tell another run that something happened: what waits there by `wait_for` gets the payload (any JSON).
+
+        Executed again, the function sends no signal twice. Raises `CommandRefused` (`RUN_ENDED`) when that run is
+        over.
+        """
+        return await self._signals.send(run_id, event_key, signal_type, payload)
+
+    async def sessions(self) -> dict[str, Any]:
+        """The run's database sessions by name, decrypted by the executor's `session_keys`.
+
+        What in them looks like a secret is hidden from this execution's events, its end, and the errors of its
+        calls. Raises `SessionKeyError` without the right keys, and `CommandRefused` (`SESSIONS_NOT_FOUND`) when the
+        run has none, or they have expired.
+        """
+        return await self._sessions.decrypted()
+
 
 class SyncRunContext(_Context):
     """The context of a plain function, which is executed in a thread of its own.
 
-    The methods are those of `RunContext` without `await`. When the coordinator says that the run is over, the
-    next call raises `RunStopped`; a function that makes no calls for long looks at `stopped`.
+    The methods are those of `RunContext` without `await`. When the run is over, the next call raises `RunStopped`; a
+    function that makes no calls for long looks at `stopped`.
     """
 
     def __init__(
-        self,
-        dispatch: Dispatch,
-        reporter: RunReporter,
-        calls: CallExecution,
-        waits: ResultWaits,
-        loop: asyncio.AbstractEventLoop,
+        self, dispatch: Dispatch, params: Any, services: Services, loop: asyncio.AbstractEventLoop
     ) -> None:
-        super().__init__(dispatch, reporter, calls, waits)
+        super().__init__(dispatch, params, services)
         self._loop = loop
 
     def log(self, line: str) -> None:
@@ -211,6 +249,21 @@ class SyncRunContext(_Context):
     def wait_for(self, event_key: str, timeout_s: float | None = None) -> Any:
         """See `RunContext.wait_for`."""
         return self._run(self._waits.data(event_key, timeout_s))
+
+    def signal(
+        self,
+        run_id: str,
+        event_key: str | None = None,
+        *,
+        signal_type: str | None = None,
+        payload: Any = None,
+    ) -> SignalResult:
+        """See `RunContext.signal`."""
+        return self._run(self._signals.send(run_id, event_key, signal_type, payload))
+
+    def sessions(self) -> dict[str, Any]:
+        """See `RunContext.sessions`."""
+        return self._run(self._sessions.decrypted())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

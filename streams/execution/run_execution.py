@@ -9,17 +9,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.dispatches import Dispatch
+from schemas.errors import ErrorCode
 from schemas.events import TerminalStatus
 from streams.client import RunlaneClient
+from streams.client_errors import ClientClosedError
 from streams.execution.call_execution import CallExecution
-from streams.execution.context import Result, RunContext, SyncRunContext
+from streams.execution.context import Result, RunContext, Services, SyncRunContext
 from streams.execution.failure_text import describe_failure
 from streams.execution.functions import Outcome, RunFunction, call_async, call_in_thread, is_async
+from streams.execution.insistence import Pauses
 from streams.execution.json_values import plain
+from streams.execution.known_secrets import KnownSecrets
 from streams.execution.lease_keeper import LeaseKeeper
 from streams.execution.result_waits import ResultWaits
+from streams.execution.run_inputs import RunSessions, read_run_params
 from streams.execution.run_reporter import RunReporter, RunStopped
+from streams.execution.run_signals import RunSignals
+from streams.launching.session_keys import KeyRing
+from streams.user_errors import UserError
 
+_WATCHED_AFTER_S = 1.0
+"""A function that is done sooner need not be stopped, and asks nothing."""
 _log = logging.getLogger("runlane.executor")
 
 
@@ -32,12 +42,20 @@ class RunExecution:
         dispatch: Dispatch,
         functions: Mapping[str, RunFunction],
         keeper: LeaseKeeper,
+        session_keys: KeyRing | None,
     ) -> None:
         self.dispatch = dispatch
+        self._client = client
         self._functions = functions
-        self._reporter = RunReporter(client, dispatch, self._on_over)
-        self._calls = CallExecution(client, dispatch, self._reporter, keeper)
-        self._waits = ResultWaits(client, dispatch, self._reporter)
+        secrets = KnownSecrets()
+        self._reporter = RunReporter(client, dispatch, secrets, self._on_over)
+        self._services = Services(
+            self._reporter,
+            CallExecution(client, dispatch, self._reporter, keeper, secrets),
+            ResultWaits(client, dispatch, self._reporter),
+            RunSessions(client, dispatch, self._reporter, session_keys, secrets),
+            RunSignals(client, dispatch, self._reporter),
+        )
         self._call: asyncio.Task[Outcome] | None = None
 
     async def execute(self, *, maybe_repeated: bool) -> None:
@@ -73,19 +91,31 @@ class RunExecution:
 
     async def _outcome(self) -> tuple[Outcome, Any]:
         """What came of the function, and the number of rows that it names."""
-        dispatch, reporter = self.dispatch, self._reporter
+        dispatch = self.dispatch
         function = self._functions.get(dispatch.name)
         if function is None:
             known = ", ".join(sorted(self._functions)) or "none"
             error = LookupError(f"this executor has no function for {dispatch.name!r}; it has: {known}")
             return Outcome(error=error), None
+        try:
+            params = await read_run_params(self._client, dispatch)
+        except UserError as error:
+            # Where in this package it was raised tells nobody anything.
+            return Outcome(error=error.with_traceback(None)), None
+        watching = asyncio.create_task(self._watch_end())
+        try:
+            return await self._outcome_of(function, params)
+        finally:
+            watching.cancel()
+
+    async def _outcome_of(self, function: RunFunction, params: Any) -> tuple[Outcome, Any]:
+        dispatch, reporter = self.dispatch, self._reporter
         context: RunContext | SyncRunContext
         if is_async(function):
-            context = RunContext(dispatch, reporter, self._calls, self._waits)
+            context = RunContext(dispatch, params, self._services)
             self._call = asyncio.create_task(call_async(function, context))
         else:
-            loop = asyncio.get_running_loop()
-            context = SyncRunContext(dispatch, reporter, self._calls, self._waits, loop)
+            context = SyncRunContext(dispatch, params, self._services, asyncio.get_running_loop())
             self._call = asyncio.create_task(call_in_thread(function, context, f"run {dispatch.run_id}"))
         try:
             outcome = await self._call
@@ -101,6 +131,21 @@ class RunExecution:
         except Exception as error:
             # A model with a field of a type that pydantic cannot write.
             return Outcome(error=error), None
+
+    async def _watch_end(self) -> None:
+        """Learn of the run's end while the function makes no reports."""
+        run_id, pauses = self.dispatch.run_id, Pauses()
+        await asyncio.sleep(_WATCHED_AFTER_S)
+        while True:
+            try:
+                await self._client.wait_terminal(run_id)
+                self._reporter.is_over(ErrorCode.RUN_ENDED)
+                return
+            except ClientClosedError:
+                return
+            except Exception as error:
+                _log.warning("run %s: cannot watch for its end, trying again: %s", run_id, error)
+                await pauses.take()
 
     def _on_over(self, code: str) -> None:
         # A plain function cannot be interrupted: its next report raises, and its slot stays taken until then.

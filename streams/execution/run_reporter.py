@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from schemas.dispatches import Dispatch
@@ -14,16 +15,16 @@ from schemas.events import TerminalStatus
 from schemas.json_codec import encode, require_faithful
 from schemas.replies import Reply
 from streams.client import RunlaneClient
-from streams.client_errors import CommandNotDelivered, CommandRefused, CommandTimeout
+from streams.client_errors import CommandNotDelivered, CommandRefused
 from streams.execution.command_ids import CommandIds
+from streams.execution.insistence import insist
+from streams.execution.known_secrets import KnownSecrets
 from streams.messaging.command_sender import PendingCommand
 
 _OVER = {ErrorCode.RUN_ENDED, ErrorCode.ATTEMPT_SUPERSEDED}
 """The run is not this execution's any more; that is no error of the function."""
 _MAX_AWAITED = 200
 _ENVELOPE_BYTES = 2048
-_LONGEST_WAIT_S = 600.0
-_PAUSE_S = 0.5
 _log = logging.getLogger("runlane.executor")
 
 
@@ -37,12 +38,19 @@ class RunStopped(BaseException):
 class RunReporter:
     """The reports of one execution; each carries `instanceId`, `attempt` and a derived command id."""
 
-    def __init__(self, client: RunlaneClient, dispatch: Dispatch, on_over: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        client: RunlaneClient,
+        dispatch: Dispatch,
+        secrets: KnownSecrets,
+        on_over: Callable[[str], None],
+    ) -> None:
         """`on_over(code)` is called once, when the coordinator says that the run is not this execution's."""
         self.over: str | None = None
         """The code with which the coordinator said so."""
         self._client = client
         self._dispatch = dispatch
+        self._secrets = secrets
         self._ids = CommandIds(dispatch)
         self._on_over = on_over
         self._position = 0
@@ -55,27 +63,26 @@ class RunReporter:
         Its events are not sent again, however many there are: the coordinator remembers only the newest
         command ids of a run. Waits for the coordinator without end.
         """
-        run_id = self._dispatch.run_id
-        while True:
-            try:
-                state = await self._client.status(run_id)
-                if state.ended:
-                    return False
-                after = max(0, state.latest_seq - 500)
-                while after < state.latest_seq:
-                    page = await self._client.list_events(run_id, after_seq=after)
-                    for event in page.events:
-                        self._applied = max(self._applied, self._ids.position_of(event.get("commandId")))
-                        after = max(after, event["seq"])
-                    if not page.more:
-                        return True
-                return True
-            except (CommandTimeout, CommandNotDelivered) as error:
-                _log.warning("run %s: cannot ask how far it is, trying again: %s", run_id, error)
-                await asyncio.sleep(_PAUSE_S)
-            except CommandRefused as refusal:
-                _log.warning("run %s: not executed: %s", run_id, refusal)
+        client, run_id = self._client, self._dispatch.run_id
+        what, timeout_s = f"run {run_id}: the question how far it is", client.settings.command_timeout_s
+        try:
+            state = await insist(partial(client.status, run_id), what, timeout_s=timeout_s)
+            if state.ended:
                 return False
+            after = max(0, state.latest_seq - 500)
+            while after < state.latest_seq:
+                page = await insist(
+                    partial(client.list_events, run_id, after_seq=after), what, timeout_s=timeout_s
+                )
+                for event in page.events:
+                    self._applied = max(self._applied, self._ids.position_of(event.get("commandId")))
+                    after = max(after, event["seq"])
+                if not page.more:
+                    break
+        except CommandRefused as refusal:
+            _log.warning("run %s: not executed: %s", run_id, refusal)
+            return False
+        return True
 
     async def event(self, event: dict[str, Any]) -> None:
         """Send the execution's next event; returns when it is on its way, in order.
@@ -84,6 +91,7 @@ class RunReporter:
         """
         if self.over is not None:
             raise RunStopped(self.over)
+        event = self._secrets.hide(event)
         size = len(encode(event)) + _ENVELOPE_BYTES
         limit = self._client.settings.max_command_bytes
         if size > limit:
@@ -135,32 +143,25 @@ class RunReporter:
         self._awaited.clear()
 
     async def _send_end(self, number: int, fields: dict[str, Any]) -> str | None:
-        run_id, wait_s = self._dispatch.run_id, self._client.settings.command_timeout_s
+        run_id = self._dispatch.run_id
         given = {name: value for name, value in fields.items() if value is not None}
         try:
             require_faithful(given)
         except TypeError as error:
             return f"it is no JSON: {error}"
-        while True:
-            try:
-                reply = await self._client.sender.send(
-                    "terminal.set",
-                    run_id,
-                    {**given, **self._identity()},
-                    command_id=self._ids.end(number),
-                    timeout=wait_s,
-                )
-            except CommandTimeout as error:
-                _log.warning("run %s: its end is not confirmed yet, going on: %s", run_id, error)
-                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-            except CommandNotDelivered as error:
-                if not error.retriable:
-                    return error.message
-                await asyncio.sleep(_PAUSE_S)
-            else:
-                if reply.error is None or self._is_over(reply):
-                    return None
-                return f"{reply.error.code}: {reply.error.message}"
+        told = {**self._secrets.hide(given), **self._identity()}
+        try:
+            await insist(
+                partial(self._client.sender.call, "terminal.set", run_id, told),
+                f"run {run_id}: its end",
+                timeout_s=self._client.settings.command_timeout_s,
+                command_id=self._ids.end(number),
+            )
+        except CommandNotDelivered as error:
+            return error.message
+        except CommandRefused as refusal:
+            return None if self.is_over(refusal.code) else f"{refusal.code}: {refusal.reason}"
+        return None
 
     def _identity(self) -> dict[str, Any]:
         return {"instanceId": self._dispatch.instance_id, "attempt": self._dispatch.attempt}

@@ -19,6 +19,7 @@ from streams.execution.dispatch_consumer import DispatchConsumer, Ticket
 from streams.execution.functions import RunFunction
 from streams.execution.lease_keeper import LeaseKeeper
 from streams.execution.run_execution import RunExecution
+from streams.launching.session_keys import KeyRing
 from streams.messaging.kafka_config import dispatch_config
 from streams.messaging.loop_inbox import LoopInbox
 from streams.settings import Settings
@@ -50,6 +51,7 @@ class ExecutorRunner:
         concurrency: int,
         group: str,
         ignore_unknown: bool,
+        session_keys: KeyRing | None = None,
     ) -> None:
         """`group` is a name without prefix. Raises `UserError` when no broker is known."""
         self.settings = settings
@@ -57,6 +59,7 @@ class ExecutorRunner:
         self._concurrency = concurrency
         self._group = settings.name(group)
         self._ignore_unknown = ignore_unknown
+        self._session_keys = session_keys
         self._client = RunlaneClient(settings, delivery_timeout_s=None)
         self._keeper = LeaseKeeper(settings)
         self._consumer: DispatchConsumer | None = None
@@ -156,7 +159,9 @@ class ExecutorRunner:
         pause_s = 1.0
         while True:
             try:
-                execution = RunExecution(self._client, dispatch, self._functions, self._keeper)
+                execution = RunExecution(
+                    self._client, dispatch, self._functions, self._keeper, self._session_keys
+                )
                 return await execution.execute(maybe_repeated=maybe_repeated)
             except Exception:
                 _log.exception("run %s: the executor itself failed, trying again", dispatch.run_id)

@@ -50,7 +50,10 @@ class TopicReader:
         self._fetch: asyncio.Future[list[Any]] | None = None
 
     async def open(self) -> None:
-        """Take the positions. Every record that is committed after this call is seen from `end` on."""
+        """Take the positions. Every record that is committed after this call is seen from `end` on.
+
+        Raises `UserError` when Kafka does not answer; then it may be tried again.
+        """
         await self._in_thread(self._open)
 
     async def close(self) -> None:
@@ -90,7 +93,18 @@ class TopicReader:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _open(self) -> None:
-        self._consumer = Consumer(reader_config(self._settings))
+        if self._consumer is not None:
+            return
+        consumer = Consumer(reader_config(self._settings))
+        try:
+            consumer.assign(self._places(consumer))
+        except BaseException:
+            consumer.close()
+            raise
+        self._consumer = consumer
+
+    def _places(self, consumer: Any) -> list[Any]:
+        """Where to begin."""
         places = [TopicPartition(self.topic, partition) for partition in self.partitions]
         if self._start == "beginning":
             for place in places:
@@ -98,25 +112,25 @@ class TopicReader:
         else:
             # Ends first: a record that arrives between the two questions is then not jumped over.
             for place in places:
-                place.offset = self._end(place)
+                place.offset = self._end(consumer, place)
             if self._start != "end":
-                self._move_to_time(places, self._start)
-        self._consumer.assign(places)
+                self._move_to_time(consumer, places, self._start)
+        return places
 
-    def _end(self, place: Any) -> int:
+    def _end(self, consumer: Any, place: Any) -> int:
         patience_s = self._settings.command_timeout_s
         _, end = patiently(
-            lambda: self._consumer.get_watermark_offsets(place, patience_s),
+            lambda: consumer.get_watermark_offsets(place, patience_s),
             f"the end of {place.topic}[{place.partition}]",
             patience_s,
         )
         return int(end)
 
-    def _move_to_time(self, places: list[Any], start_ms: int) -> None:
+    def _move_to_time(self, consumer: Any, places: list[Any], start_ms: int) -> None:
         patience_s = self._settings.command_timeout_s
         asked = [TopicPartition(place.topic, place.partition, start_ms) for place in places]
         answers = patiently(
-            lambda: self._consumer.offsets_for_times(asked, patience_s),
+            lambda: consumer.offsets_for_times(asked, patience_s),
             f"the place of a time in {self.topic}",
             patience_s,
         )

@@ -74,7 +74,9 @@ def count_lines(file: Path) -> int:
 
 async def arrived(file: Path, count: int = 1) -> None:
     """Wait until functions have written so many lines."""
-    await asyncio.to_thread(wait_until, lambda: count_lines(file) >= count, f"{count} lines in {file}")
+    await asyncio.to_thread(
+        wait_until, lambda: count_lines(file) >= count, f"{count} lines in {file}", PATIENCE_S
+    )
 
 
 class Answer(BaseModel):
