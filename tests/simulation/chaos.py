@@ -66,8 +66,12 @@ class Chaos:
         return self._random.choice(live) if live else None
 
     def _rebalance(self) -> None:
+        """Once or, as in a rolling restart, several times in a row."""
         self._world.note("group", "rebalances")
-        self._world.group.rebalance()
+        delay = 0.0
+        for _ in range(self._random.randint(1, 4)):
+            self._world.loop.call_later(delay, self._world.group.rebalance)
+            delay += self._random.choice([0.005, 0.04, 0.3])
 
     def _kill(self) -> None:
         if process := self._process():

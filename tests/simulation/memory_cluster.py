@@ -267,6 +267,7 @@ class MemoryProducer:
 
     def close(self) -> None:
         """See `streams.ports.TransactionalProducer`. What is open stays open, until somebody fences."""
+        self._network.call("close")
 
     def _send(self, at: At, records: Sequence[OutRecord]) -> None:
         if any(self._cluster.refuses(record) for record in records):

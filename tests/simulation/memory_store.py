@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from streams.ports import LaneLostError, StateChange, StoreBrokenError, StoreStamp
 
@@ -79,6 +80,8 @@ class MemoryStore:
         self._disk = disk
         self._call = call
         self._is_closed = False
+        self.batch: Any = None
+        """The lane's latest batch on this store, when batches are recorded."""
 
     def get(self, key: bytes) -> bytes | None:
         """See `streams.ports.StateStore`."""

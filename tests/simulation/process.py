@@ -16,8 +16,7 @@ from streams.ports import LaneLostError, StoreBrokenError
 from tests.simulation.consumer import SimulatedConsumer
 from tests.simulation.faults import FREEZES_S, PAUSES_S
 from tests.simulation.memory_cluster import MemoryLaneCluster
-from tests.simulation.memory_store import DiskStore, MemoryStores
-from tests.simulation.recording import RecordingBatch
+from tests.simulation.memory_store import DiskStore, MemoryStore, MemoryStores
 from tests.simulation.virtual_loop import SimulatedThread
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ class Process:
         thread = world.loop.current_thread()
         if thread is None:
             return
-        is_remote = not name.startswith(("store", "step"))
+        is_remote = not name.startswith(("store", "step", "close"))
         while self.is_frozen or (is_remote and world.is_broker_away):
             left = self._thaws_at - world.loop.now
             thread.suspend(min(left, _LONGEST_FREEZE_S) if left > 0 else _LONGEST_WAIT_S)
@@ -235,7 +234,7 @@ class Process:
             if 0 <= dice < rates.store_breaks and name in ("store write", "store open"):
                 world.note(self.name, f"{name} fails")
                 raise StoreBrokenError("the disk failed once")
-        elif 0 <= dice < rates.lost and not name.startswith("step"):
+        elif 0 <= dice < rates.lost and not name.startswith(("step", "close")):
             world.note(self.name, f"{name} fails")
             raise LaneLostError(f"{name}: timed out")
 
@@ -260,8 +259,8 @@ class Process:
 
         def on_produce(name: str) -> None:
             store = lane._store
-            assert store is not None
-            world.recording.produced(name.split(" ")[0], self.name, RecordingBatch.latest[store])
+            assert isinstance(store, MemoryStore)
+            world.recording.produced(name.split(" ")[0], self.name, store.batch)
 
         def at_step(step: Step) -> None:
             self.call(f"step {step.name}")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple
 
 from schemas.errors import ErrorCode
 from streams import lane as lane_module
@@ -54,14 +53,12 @@ Action = Applied | Refused | Fired | Buried | Expired
 class RecordingBatch(Batch):
     """A batch that remembers what it was told to do."""
 
-    latest: ClassVar[WeakKeyDictionary[Any, RecordingBatch]] = WeakKeyDictionary()
-    """By the store that it was made for."""
-
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.actions: list[Action] = []
         self.fired: list[DueTimer] = []
-        self.latest[args[2]] = self
+        # Kept with the store, so that both go together.
+        args[2].batch = self
 
     def apply(self, record: CommandRecord) -> None:
         """See `Batch`."""

@@ -97,7 +97,6 @@ class World:
         self.rates = self.plan.rates
         self.is_troubled = True
         self.is_broker_away = False
-        self.is_calm = False
         self.leap_ms = 0
         self.broker_offset = 0
         self.rules = LaneRules(
@@ -200,14 +199,12 @@ class World:
 
     def on_death(self, node: Node) -> None:
         """A node lost its worker; somebody starts another one."""
-        if self.is_calm:
-            return
         delay = self.random.choice([0.05, 0.5, 3.0])
         takes_out = self.random.random() < 0.8
         self.loop.call_later(delay, self._start_again, node, takes_out)
 
     def _start_again(self, node: Node, takes_predecessor_out: bool) -> None:
-        if not self.is_calm and (node.process is None or node.process.is_dead):
+        if node.process is None or node.process.is_dead:
             node.start(takes_predecessor_out=takes_predecessor_out)
 
     async def _live(self) -> list[str]:
@@ -229,7 +226,6 @@ class World:
     def _calm_down(self) -> None:
         self.note("world", "all is well from now on")
         self.is_troubled = False
-        self.is_calm = True
         self.is_broker_away = False
         self.rates = Rates()
         self.clients.end_transactions()
