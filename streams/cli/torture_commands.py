@@ -31,6 +31,14 @@ def torture(
     partitions: Annotated[int, typer.Option(min=2, help="Partitions; more than there are workers.")] = 3,
     rate: Annotated[float, typer.Option(min=20, help="Commands of the load per second.")] = 300,
     pace: Annotated[float, typer.Option(min=0.5, help="Mean time from fault to fault, in seconds.")] = 2.5,
+    alone: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Scales how many faults come alone, which take most of the time; 1: every third.",
+        ),
+    ] = 1.0,
     kind: Annotated[
         list[FaultKind] | None, typer.Option(help="Only faults of this kind; may be given several times.")
     ] = None,
@@ -46,12 +54,12 @@ def torture(
 
     Starts a broker of its own (also when --brokers or RUNLANE_BROKERS names one), workers and executors, each
     behind a proxy that can harm its connections, and sends commands all the time. At the end it waits for all
-    that was sent, and compares it with what the topics hold. Exits 1 when anything is lost, applied twice or
-    not as it has to be; the folder with all logs and the broker's data is then kept.
+    that was sent, compares it with what the topics hold, and verifies them as `runlane verify` does. Exits 1 when
+    anything is lost, applied twice or not as it has to be; the folder with all logs and the broker's data is then
+    kept.
     """
     # Only this command needs them, and every command has to start fast.
     from streams.torture import report as reporting
-    from streams.torture.judgement import JUDGES
     from streams.torture.ordeal import Torture, TortureOptions
     from streams.torture.screen import Screen
 
@@ -71,12 +79,13 @@ def torture(
         partitions=partitions,
         rate=rate,
         pace_s=pace,
+        alone=alone,
         kinds=tuple(kind) if kind else tuple(FaultKind),
     )
     output = session.output
     output.step(f"the seed is {options.seed}")
     with Screen(output.messages) as screen:
-        torture = Torture(session.settings, options, JUDGES, step=output.step, on_progress=screen.watch)
+        torture = Torture(session.settings, options, step=output.step, on_progress=screen.watch)
         outcome = interruptible(lambda: torture.run(keep=keep))
     output.result(reporting.as_json(outcome), lambda: reporting.view(outcome))
     if report is not None:

@@ -45,6 +45,10 @@ class Faults:
             # What was killed before may still be starting, and have nothing that could be harmed.
             await self.until_all_work()
         async with in_hand:
+            if fault.kind in _LINK_FAULTS:
+                # Without a broker at the other end a link has nothing to harm.
+                async with self._site.broker_in_hand:
+                    pass
             window = self._pauses.begin(fault, time.monotonic())
             await self._harm(fault, window, victim)
             self._pauses.undone(window, time.monotonic())
@@ -88,13 +92,21 @@ class Faults:
 
     async def _harm_broker(self, fault: PlannedFault) -> None:
         site = self._site
-        if fault.kind is FaultKind.BROKER_FROZEN:
-            site.freeze_broker()
-            try:
-                await asyncio.sleep(fault.lasts_s)
-            finally:
-                site.thaw_broker()
-            return
+        with site.outages.one():
+            if fault.kind is FaultKind.BROKER_FROZEN:
+                await self._freeze_broker(fault)
+            else:
+                await self._kill_broker(fault)
+
+    async def _freeze_broker(self, fault: PlannedFault) -> None:
+        self._site.freeze_broker()
+        try:
+            await asyncio.sleep(fault.lasts_s)
+        finally:
+            self._site.thaw_broker()
+
+    async def _kill_broker(self, fault: PlannedFault) -> None:
+        site = self._site
         await asyncio.to_thread(site.kill_broker)
         await asyncio.sleep(fault.lasts_s)
         if fault.alone:
@@ -173,9 +185,9 @@ class Faults:
             )
 
     async def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
+        began = time.monotonic()
         while not await asyncio.to_thread(condition):
-            if time.monotonic() > deadline:
+            if self._site.outages.served_s(began, time.monotonic()) > _PATIENCE_S:
                 self.problems.append(f"not within {_PATIENCE_S:.0f} s: {what}")
                 return
             await asyncio.sleep(_POLL_S)

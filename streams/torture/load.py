@@ -34,6 +34,8 @@ class LoadCommand:
     proof: Proof
     may_be_misrouted: bool = True
     """False when it has to keep its place among the commands of its key."""
+    waits: bool = False
+    """Its answer may come late, since it waits for something: how long that took says nothing of a fault."""
 
 
 class LoadGenerator:

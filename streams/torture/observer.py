@@ -133,7 +133,7 @@ class Observer:
             generator.saw(topic, body)
 
     def _settle(self, record: SentRecord | None, at: float) -> None:
-        if record is not None:
+        if record is not None and not record.waits:
             self.pauses.command_done(record.partition, record.sent_at, at)
 
     def _note_dispatch(self, body: dict[str, Any], partition: int, at: float) -> None:

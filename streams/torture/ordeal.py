@@ -16,13 +16,15 @@ from streams.settings import Settings
 from streams.torture.account import Account, read_findings, settle
 from streams.torture.faults import Faults
 from streams.torture.generators import GENERATORS
-from streams.torture.judgement import Judge
 from streams.torture.load import LoadGenerator
 from streams.torture.observer import Observer
+from streams.torture.outages import Outages
 from streams.torture.pauses import FaultWindow, Pauses
 from streams.torture.schedule import FaultKind, PlannedFault, plan
-from streams.torture.sender import Sender
+from streams.torture.sender import Sender, SentRecord
 from streams.torture.site import Site
+from streams.torture.verification import broken_rules, verify
+from streams.verify.report import Report
 
 _STANDS_STILL_S = 120.0
 _POLL_S = 0.05
@@ -41,6 +43,8 @@ class TortureOptions:
     """Commands of the load per second."""
     pace_s: float
     """Mean time from one fault to the next."""
+    alone: float = 1.0
+    """See `streams.torture.schedule.plan`."""
     kinds: tuple[FaultKind, ...] = tuple(FaultKind)
 
     def schedule(self) -> list[PlannedFault]:
@@ -51,6 +55,7 @@ class TortureOptions:
             workers=self.workers,
             executors=self.executors,
             pace_s=self.pace_s,
+            alone=self.alone,
             kinds=self.kinds,
         )
 
@@ -67,6 +72,8 @@ class Outcome:
     longest_wait_s: float
     """Of all commands."""
     account: Account
+    verified: Report
+    """What `runlane verify` says."""
     events: int
     doubled_requests: int
     """How many requests the broker got twice."""
@@ -93,6 +100,11 @@ class Progress:
 
 
 Step = Callable[[str], None]
+Judge = Callable[[Settings, Sequence[SentRecord]], list[str]]
+"""(where the topics are, what the load sent) -> what is wrong with the topics' content, in words.
+
+Called in a thread, when everything is done and only the broker still runs.
+"""
 OnFault = Callable[[FaultWindow], None]
 
 
@@ -103,20 +115,20 @@ class Torture:
         self,
         base: Settings,
         options: TortureOptions,
-        judges: Sequence[Judge],
         *,
         step: Step,
         on_progress: Callable[[Progress], None] = lambda progress: None,
+        judges: Sequence[Judge] = (),
     ) -> None:
-        """`judges` check the topics when nothing writes any more. `step` gets a line per step.
+        """`step` gets a line per step; `on_progress` is called once, when the first fault is about to come.
 
-        `on_progress` is called once, when the first fault is about to come.
+        `judges` look at the topics beside the torture's own account and `runlane verify`.
         """
         self._base = base
         self._options = options
-        self._judges = list(judges)
         self._step = step
         self._on_progress = on_progress
+        self._judges = list(judges)
         self._schedule = options.schedule()
         self._problems: list[str] = []
 
@@ -171,12 +183,12 @@ class Torture:
         observer.start()
         sender.start()
         try:
-            await self._until_first_effects(observer)
+            await self._until_first_effects(observer, site.outages)
             self._on_progress(Progress(len(self._schedule), pauses, sender, observer, faults))
-            await self._harm(faults, pauses, sender, observer)
+            await self._harm(faults, pauses, sender, observer, site.outages)
             self._step("waiting until everything that was sent has had its effect")
             await asyncio.to_thread(sender.stop)
-            await self._until_all_effects(observer, generators)
+            await self._until_all_effects(observer, generators, site.outages)
             await faults.until_all_work()
         except StandsStill as error:
             self._problems.append(str(error))
@@ -189,13 +201,15 @@ class Torture:
         self._problems += faults.problems + await site.stop()
         self._step("comparing what was sent with what the topics hold")
         findings = await asyncio.to_thread(
-            read_findings, site.settings, [generator.topic.name for generator in generators]
+            read_findings, site.settings, sorted({generator.topic.name for generator in generators})
         )
         account = await asyncio.to_thread(settle, sender.sent, findings)
         for generator in generators:
             self._problems += generator.problems()
         for judge in self._judges:
             self._problems += await asyncio.to_thread(judge, site.settings, sender.sent)
+        self._step("runlane verify: holding all topics against its rules")
+        verified = await asyncio.to_thread(verify, site.settings)
         return Outcome(
             options=options,
             started=started,
@@ -203,13 +217,16 @@ class Torture:
             windows=pauses.windows,
             longest_wait_s=pauses.longest_wait_s,
             account=account,
+            verified=verified,
             events=findings.events.total(),
             doubled_requests=sum(link.copies for link in site.links),
-            problems=[*account.lost, *account.twice, *self._problems],
+            problems=[*account.lost, *account.twice, *broken_rules(verified), *self._problems],
             folder=site.folder,
         )
 
-    async def _harm(self, faults: Faults, pauses: Pauses, sender: Sender, observer: Observer) -> None:
+    async def _harm(
+        self, faults: Faults, pauses: Pauses, sender: Sender, observer: Observer, outages: Outages
+    ) -> None:
         """All faults, each when its time has come; returns when everything flows again."""
         tasks: set[asyncio.Task[None]] = set()
 
@@ -220,7 +237,7 @@ class Torture:
                     task.result()
                 sender.raise_problem()
                 observer.raise_problem()
-                _require_flow(pauses)
+                _require_flow(pauses, outages)
                 await asyncio.sleep(_POLL_S)
 
         try:
@@ -237,21 +254,23 @@ class Torture:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _until_first_effects(self, observer: Observer) -> None:
+    async def _until_first_effects(self, observer: Observer, outages: Outages) -> None:
         began = time.monotonic()
         while not (observer.events and observer.replies and observer.dead_letters):
             observer.raise_problem()
-            if time.monotonic() - began > _STANDS_STILL_S:
+            if outages.served_s(began, time.monotonic()) > _STANDS_STILL_S:
                 raise StandsStill(f"Nothing has come of the load in {_STANDS_STILL_S:.0f} s.")
             await asyncio.sleep(_POLL_S)
 
-    async def _until_all_effects(self, observer: Observer, generators: Sequence[LoadGenerator]) -> None:
+    async def _until_all_effects(
+        self, observer: Observer, generators: Sequence[LoadGenerator], outages: Outages
+    ) -> None:
         while True:
             open_ends = sum(generator.unfinished() for generator in generators)
             if not (observer.awaited or open_ends):
                 return
             observer.raise_problem()
-            if time.monotonic() - observer.newest_at > _STANDS_STILL_S:
+            if outages.served_s(observer.newest_at, time.monotonic()) > _STANDS_STILL_S:
                 raise StandsStill(
                     f"{observer.awaited} effects and {open_ends} ends are still due when nothing has come for "
                     f"{_STANDS_STILL_S:.0f} s."
@@ -259,10 +278,10 @@ class Torture:
             await asyncio.sleep(_POLL_S)
 
 
-def _require_flow(pauses: Pauses) -> None:
+def _require_flow(pauses: Pauses, outages: Outages) -> None:
     now = time.monotonic()
     for window in pauses.in_progress:
-        if window.undone_at is not None and now - window.undone_at > _STANDS_STILL_S:
+        if window.undone_at is not None and outages.served_s(window.undone_at, now) > _STANDS_STILL_S:
             raise StandsStill(
                 f"Only partitions {sorted(window.flowed)} flow {_STANDS_STILL_S:.0f} s after {window.fault.label}, "
                 f"fault {window.fault.number}, was over."

@@ -25,6 +25,7 @@ _COLUMNS = (
     "longest wait",
     "longest wait, others in progress",
 )
+_RULE_COLUMNS = ("rule", "checked", "violations", "not checkable")
 
 
 def command_line(options: TortureOptions) -> str:
@@ -38,6 +39,7 @@ def command_line(options: TortureOptions) -> str:
         f"--partitions {options.partitions}",
         f"--rate {options.rate:g}",
         f"--pace {options.pace_s:g}",
+        f"--alone {options.alone:g}",
     ]
     if options.kinds != tuple(FaultKind):
         words += [f"--kind {kind}" for kind in options.kinds]
@@ -76,6 +78,19 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "lost": len(account.lost),
         "twice": len(account.twice),
         "problems": outcome.problems,
+        "verify": {
+            "records": outcome.verified.records,
+            "violations": outcome.verified.violations,
+            "rules": {
+                rule.name: {
+                    "checked": count.checked,
+                    "violations": count.violations,
+                    "notCheckable": count.not_checkable,
+                }
+                for rule, count in outcome.verified.rules.items()
+            },
+            "notes": list(outcome.verified.notes),
+        },
         "folder": outcome.folder,
         "versions": versions(own_broker=True),
         "machine": machine(),
@@ -87,7 +102,16 @@ def view(outcome: Outcome) -> RenderableType:
     faults = table(_COLUMNS, [_row(summary) for summary in summarize(outcome.windows)], title="Faults")
     for column in faults.columns[1:]:
         column.justify = "right"
-    parts: list[RenderableType] = ["", faults, "", _account(outcome), "", _verdict(outcome)]
+    parts: list[RenderableType] = [
+        "",
+        faults,
+        "",
+        _account(outcome),
+        "",
+        _rules(outcome),
+        "",
+        _verdict(outcome),
+    ]
     parts += [Text(f"  {printable(problem)}", style="red") for problem in _first(outcome.problems)]
     again = Text(f"To do the same again: {command_line(outcome.options)}", style="dim")
     return Group(*parts, again)
@@ -128,6 +152,13 @@ def markdown(outcome: Outcome, note: str = "") -> str:
         "Sent, by kind:",
         _markdown_table(("kind", "records"), [(kind, f"{count:,}") for kind, count in account.sent.items()]),
     ]
+    lines += [
+        "## `runlane verify`",
+        f"{outcome.verified.records:,} records of all topics were read and held against the rules: "
+        f"{outcome.verified.violations:,} violations.",
+        _markdown_table(_RULE_COLUMNS, _rule_rows(outcome)),
+        *outcome.verified.notes,
+    ]
     if outcome.problems:
         lines += ["## Problems", "\n".join(f"- {printable(problem)}" for problem in outcome.problems)]
     return "\n\n".join(lines) + "\n"
@@ -165,9 +196,25 @@ def _account_rows(outcome: Outcome) -> list[tuple[str, str]]:
         "requests that the broker got twice": outcome.doubled_requests,
         "lost": len(account.lost),
         "twice": len(account.twice),
-        "other problems": len(outcome.problems) - len(account.lost) - len(account.twice),
+        "violations found by runlane verify": outcome.verified.violations,
+        "problems in all": len(outcome.problems),
     }
     return [(name, f"{count:,}") for name, count in counts.items()]
+
+
+def _rules(outcome: Outcome) -> Table:
+    title = f"runlane verify, {outcome.verified.records:,} records"
+    made = table(_RULE_COLUMNS, _rule_rows(outcome), title=title)
+    for column in made.columns[1:]:
+        column.justify = "right"
+    return made
+
+
+def _rule_rows(outcome: Outcome) -> list[tuple[str, ...]]:
+    return [
+        (rule.name, f"{count.checked:,}", f"{count.violations:,}", f"{count.not_checkable:,}")
+        for rule, count in outcome.verified.rules.items()
+    ]
 
 
 def _verdict(outcome: Outcome) -> Text:

@@ -7,31 +7,30 @@ from collections import deque
 from typing import Any
 
 from schemas.json_codec import encode
-from schemas.topics import RUN_COMMANDS, RUN_EVENTS
+from schemas.topics import RUN_EVENTS
 from streams.torture import executed_runs
-from streams.torture.load import LoadCommand, LoadGenerator, Proof
+from streams.torture.load import LoadCommand, Proof
+from streams.torture.run_command_load import RunCommandLoad, first_of
 
+DRIVEN = "run/"
+"""How the ids of the runs begin that no executor knows: everything that happens to them was sent here."""
 _OPEN_RUNS = 200
-_REMEMBERED = 500
 _BAD_SHARE = 0.01
 _ODD_SHARE = 0.06
 _EXECUTED_SHARE = 0.03
 _CANCELLED_SHARE = 0.15
-_SHOWN = 10
 
 
-class RunLoad(LoadGenerator):
+class RunLoad(RunCommandLoad):
     """Submits, events, ends, cancels, questions, repeats, and what cannot be read."""
 
     name = "run"
-    topic = RUN_COMMANDS
 
     def __init__(self, source: random.Random) -> None:
         super().__init__(source)
         self._driven = [_DrivenRun(self) for _ in range(_OPEN_RUNS)]
         self._executed: dict[str, _ExecutedRun] = {}
         self._to_cancel: deque[str] = deque()
-        self._recent: deque[LoadCommand] = deque(maxlen=_REMEMBERED)
 
     def next(self) -> LoadCommand:
         """See `LoadGenerator`."""
@@ -46,7 +45,7 @@ class RunLoad(LoadGenerator):
         made = self._driven[chosen].next()
         if self._driven[chosen].is_over:
             self._driven[chosen] = _DrivenRun(self)
-        self._recent.append(made)
+        self.recent.append(made)
         return made
 
     def saw(self, topic: str, body: dict[str, Any]) -> None:
@@ -61,17 +60,7 @@ class RunLoad(LoadGenerator):
 
     def problems(self) -> list[str]:
         """Executed runs that are not what their parameters say, report by report."""
-        found = [text for run_id, run in self._executed.items() for text in run.problems(run_id)]
-        more = [f"... and {len(found) - _SHOWN} more about executed runs"] if len(found) > _SHOWN else []
-        return found[:_SHOWN] + more
-
-    def command(
-        self, type_: str, run_id: str, proof: Proof, *, misroute: bool = True, **fields: Any
-    ) -> LoadCommand:
-        """A command with an id of its own."""
-        command_id = self.new_id("c")
-        value = encode({"type": type_, "commandId": command_id, "runId": run_id, **fields})
-        return LoadCommand(type_, run_id.encode(), value, command_id, proof, misroute)
+        return first_of([text for run_id, run in self._executed.items() for text in run.problems(run_id)])
 
     def _submit_or_cancel(self) -> LoadCommand:
         if self._to_cancel and self.source.random() < 0.5:
@@ -88,13 +77,12 @@ class RunLoad(LoadGenerator):
 
     def _odd(self) -> LoadCommand:
         """A question, or a command that comes again."""
-        if not self._recent or self.source.random() < 0.4:
+        if not self.recent or self.source.random() < 0.4:
             run = self.source.choice(self._driven)
             if self.source.random() < 0.2:
                 return self.command("run.status", run.run_id, Proof.REPLY)
             return self.command("events.list", run.run_id, Proof.REPLY, afterSeq=0, limit=3)
-        again = self.source.choice(self._recent)
-        return LoadCommand("repeat", again.key, again.value, again.command_id, Proof.REPLY)
+        return self.again()
 
     def _bad(self) -> LoadCommand:
         run_id = self.source.choice(self._driven).run_id
@@ -116,7 +104,7 @@ class _DrivenRun:
 
     def __init__(self, load: RunLoad) -> None:
         source = load.source
-        self.run_id = f"run/{source.getrandbits(64):016x}"
+        self.run_id = f"{DRIVEN}{source.getrandbits(64):016x}"
         self.is_over = False
         self._load = load
         self._sent = 0

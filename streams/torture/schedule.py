@@ -132,6 +132,8 @@ _ANY_WORKER = {
     FaultKind.WORKER_RESTARTED,
 }
 _THE_BROKER = {FaultKind.BROKER_KILLED, FaultKind.BROKER_FROZEN}
+_ONCE_ALONE_AT_LEAST = {FaultKind.WORKER_FROZEN, FaultKind.WORKER_VISITS, FaultKind.BROKER_KILLED}
+"""Alone more is made sure: that a zombie meets new owners, a visitor serves, workers live without a broker."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +181,14 @@ def plan(
     workers: int,
     executors: int,
     pace_s: float,
+    alone: float = 1.0,
     kinds: Sequence[FaultKind] = tuple(FaultKind),
 ) -> list[PlannedFault]:
     """So many faults of these kinds, in the order in which they strike; the same for the same arguments.
 
     How often a kind comes does not depend on the seed; `pace_s` is the mean time from one to the next while
-    neither is alone. Raises `ValueError` when there is no target for any of the kinds.
+    neither is alone, and `alone` scales how many are, which take most of the time. Raises `ValueError` when there
+    is no target for any of the kinds.
     """
     source = random.Random(f"faults/{seed}")
     usable = [
@@ -194,8 +198,10 @@ def plan(
         raise ValueError("there is nothing that could be harmed in these ways")
     drawn: list[tuple[FaultKind, bool]] = []
     for kind, count in _counts(faults, usable).items():
-        alone = round(count * _RECIPES[kind].alone / _RECIPES[kind].share)
-        drawn += [(kind, number < alone) for number in range(count)]
+        solitary = round(alone * count * _RECIPES[kind].alone / _RECIPES[kind].share)
+        if kind in _ONCE_ALONE_AT_LEAST:
+            solitary = max(1, solitary)
+        drawn += [(kind, number < solitary) for number in range(count)]
     source.shuffle(drawn)
     planner = _Planner(source, worker_names(workers), executor_names(executors), pace_s)
     return [planner.next(kind, alone=alone) for kind, alone in drawn]

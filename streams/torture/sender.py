@@ -49,6 +49,8 @@ class SentRecord:
     proof: Proof
     sent_at: float
     """When it was handed to the producer, by the monotonic clock."""
+    waits: bool = False
+    """See `LoadCommand`."""
     acknowledged: bool = False
     offset: int | None = None
     """None also when the broker had it already when it was sent again: then the broker does not tell."""
@@ -162,6 +164,7 @@ class Sender:
             correlation_id,
             proof,
             time.monotonic(),
+            command.waits,
         )
         self.sent.append(record)
         self._expect(record)

@@ -9,18 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from schemas.topics import REPLIES
 from streams import topic_admin
 from streams.broker import local_broker
 from streams.child_process import ChildProcess, ExecutorChild, WorkerChild, free_port
 from streams.messaging.kafka_config import connection_config
 from streams.settings import Settings
 from streams.torture import executed_runs
+from streams.torture.outages import Outages
 from streams.torture.proxy import Link
 from streams.torture.schedule import VISITOR, executor_names, worker_names
 
 _CALL_S = 5.0
+_ALTER_S = 60.0
 
 
 class Victim:
@@ -79,11 +82,11 @@ class Site:
         self.executors: dict[str, Victim] = {}
         self.visitor: WorkerVictim
         self.broker_in_hand = asyncio.Lock()
+        self.outages = Outages()
         self._broker_settings = self.settings
         self._worker_names = worker_names(workers)
         self._executor_names = executor_names(executors)
         self._source = source
-        self._admin: AdminClient | None = None
 
     @property
     def victims(self) -> dict[str, Victim]:
@@ -98,6 +101,7 @@ class Site:
         )
         self.settings = self.settings.model_copy(update={"brokers": broker.address})
         await asyncio.to_thread(topic_admin.apply, self.settings)
+        await asyncio.to_thread(self._keep_replies)
         for name, listener in zip(names, broker.further, strict=True):
             link = Link(listener.advertised_port, listener.port, self._source)
             await link.start()
@@ -141,10 +145,12 @@ class Site:
     def executors_at_work(self) -> int:
         """How many members have partitions in the group of the executors (blocking)."""
         group = self.settings.name(self.settings.executor_group)
-        if self._admin is None:
-            self._admin = AdminClient({**connection_config(self.settings)})
         try:
-            asked = self._admin.describe_consumer_groups([group], request_timeout=_CALL_S)
+            # A client of its own for each question: one that has lived on over a restart of the broker may abort
+            # the whole process, by an assertion in librdkafka. And connected first: a cold one stalls.
+            admin = AdminClient(connection_config(self.settings))
+            admin.list_topics(timeout=_CALL_S)
+            asked = admin.describe_consumer_groups([group], request_timeout=_CALL_S)
             members = asked[group].result().members
         except KafkaException:
             return 0
@@ -165,6 +171,16 @@ class Site:
     def thaw_broker(self) -> None:
         """Let the broker go on."""
         local_broker.thaw(self._broker_settings)
+
+    def _keep_replies(self) -> None:
+        """Replies are kept for an hour, and a torture may take longer than that until it reads them all."""
+        admin = AdminClient(connection_config(self.settings))
+        entry = ConfigEntry("retention.ms", "-1", incremental_operation=AlterConfigOpType.SET)
+        topic = ConfigResource(
+            ResourceType.TOPIC, self.settings.name(REPLIES.name), incremental_configs=[entry]
+        )
+        for altered in admin.incremental_alter_configs([topic], request_timeout=_ALTER_S).values():
+            altered.result()
 
     def _visitors(self) -> list[WorkerVictim]:
         return [self.visitor] if hasattr(self, "visitor") else []

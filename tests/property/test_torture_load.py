@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agents.families import FAMILIES
@@ -36,9 +37,9 @@ def test_the_same_seed_gives_the_same_load(generator: type[LoadGenerator], seed:
 
 @each_generator
 @given(seeds)
+@hypothesis_settings(max_examples=25)
 def test_each_command_leaves_the_proof_that_it_announces(generator: type[LoadGenerator], seed: int) -> None:
-    family = next(family for family in FAMILIES if family.name == generator.name)
-    assert family.commands.topic == generator.topic.name
+    family = next(family for family in FAMILIES if family.commands.topic == generator.topic.name)
     lane, load = SmallLane(family), generator(random.Random(seed))
     applied: set[str] = set()
     for _ in range(COMMANDS):

@@ -55,6 +55,15 @@ def test_sixty_faults_are_what_the_short_form_promises(seed: int) -> None:
         assert len({fault.alone for fault in planned if fault.kind is kind}) == 2
 
 
+@given(seeds, st.floats(0, 1), st.integers(60, 500))
+def test_fewer_come_alone_when_there_is_less_time_for_it(seed: int, share: float, faults: int) -> None:
+    planned, full = plan(seed, faults, alone=share, **SITE), plan(seed, faults, **SITE)
+    assert Counter(fault.kind for fault in planned) == Counter(fault.kind for fault in full)
+    alone = {fault.kind for fault in planned if fault.alone}
+    assert {FaultKind.WORKER_FROZEN, FaultKind.WORKER_VISITS, FaultKind.BROKER_KILLED} <= alone
+    assert sum(fault.alone for fault in planned) <= max(3, sum(fault.alone for fault in full))
+
+
 def is_possible(fault: PlannedFault, workers: list[str], executors: list[str]) -> bool:
     """Whether its target is one for its kind."""
     if fault.kind.startswith("broker"):

@@ -1,0 +1,53 @@
+"""What generators of commands on `run-commands` have in common."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+from schemas.json_codec import encode
+from schemas.topics import RUN_COMMANDS
+from streams.torture.load import LoadCommand, LoadGenerator, Proof
+
+_REMEMBERED = 500
+_SHOWN = 10
+
+
+class RunCommandLoad(LoadGenerator):
+    """A generator that has made its newest commands, and may make them again."""
+
+    topic = RUN_COMMANDS
+
+    def __init__(self, source: random.Random) -> None:
+        super().__init__(source)
+        self.recent: deque[LoadCommand] = deque(maxlen=_REMEMBERED)
+
+    def command(
+        self,
+        type_: str,
+        run_id: str,
+        proof: Proof,
+        *,
+        command_id: str | None = None,
+        misroute: bool = True,
+        waits: bool = False,
+        **fields: Any,
+    ) -> LoadCommand:
+        """A command; without a `command_id`, one with an id of its own."""
+        command_id = command_id or self.new_id("c")
+        value = encode({"type": type_, "commandId": command_id, "runId": run_id, **fields})
+        return LoadCommand(type_, run_id.encode(), value, command_id, proof, misroute, waits)
+
+    def again(self) -> LoadCommand:
+        """One of the newest commands as it was, as by a client that did not hear the answer."""
+        made = self.source.choice(self.recent)
+        return LoadCommand(
+            "repeat", made.key, made.value, made.command_id, Proof.REPLY, made.may_be_misrouted, made.waits
+        )
+
+
+def first_of(problems: list[str]) -> list[str]:
+    """The first of many, and how many more there are."""
+    more = len(problems) - _SHOWN
+    return problems if more <= 0 else [*problems[:_SHOWN], f"... and {more:,} more of this kind"]
