@@ -19,7 +19,12 @@ from typing import Any, Protocol
 import faust
 from aiokafka import TopicPartition as AiokafkaPartition
 from aiokafka.consumer.group_coordinator import LeaveGroupRequest
-from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
 from aiokafka.structs import OffsetAndMetadata
 from faust.events import Event
 from faust.tables.manager import TableManager
@@ -39,6 +44,7 @@ _COMMIT_PATIENCE_S = 3.0
 _LEAVE_PATIENCE_S = 5.0
 _FETCH_PATIENCE_S = 0.1
 _NO_ROOM_POLL_S = 0.25
+_CONNECT_AGAIN_S = 0.5
 
 
 class LaneRouter(Protocol):
@@ -92,6 +98,7 @@ class LaneConsumerThread(driver.AIOKafkaConsumerThread):
         consumer._fetch_max_wait_ms = self._lanes_app.fetch_wait_ms
         # Faust reads committed records only with its own exactly_once.
         consumer._isolation_level = "read_committed"
+        _connect_patiently(consumer._client)
         return consumer
 
     async def subscribe(self, topics: Iterable[str]) -> None:
@@ -305,10 +312,34 @@ class LaneConsumer(driver.Consumer):
         """Faust's stall detector looks at its own bookkeeping; the lanes have a watchdog instead."""
 
 
+class PatientProducer(driver.Producer):
+    """Faust's own producer: nothing is sent by it, but the worker starts it."""
+
+    def _new_producer(self, transactional_id: str | None = None) -> Any:
+        producer = super()._new_producer(transactional_id)
+        _connect_patiently(producer.client)
+        return producer
+
+
 class LaneTransport(driver.Transport):
-    """Faust's aiokafka transport with the consumer above."""
+    """Faust's aiokafka transport with the consumer and the producer above."""
 
     Consumer = LaneConsumer
+    Producer = PatientProducer
+
+
+def _connect_patiently(client: Any) -> None:
+    """Have a client of aiokafka wait for a broker: it tries once, and a worker that is starting would end."""
+    connect = client.bootstrap
+
+    async def connect_until_it_answers() -> None:
+        while True:
+            with suppress(KafkaConnectionError):
+                await connect()
+                return
+            await asyncio.sleep(_CONNECT_AGAIN_S)
+
+    client.bootstrap = connect_until_it_answers
 
 
 class ChunkTopic(faust.Topic):
