@@ -21,6 +21,8 @@ import orjson
 from confluent_kafka import ConsumerGroupState, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from streams.messaging.kafka_config import address_config
+from streams.messaging.kafka_security import security_environment
 from streams.settings import Settings
 from streams.user_errors import UserError
 
@@ -157,8 +159,9 @@ class RunlaneProcess(ChildProcess):
         settings: Settings,
         name: str | None = None,
     ) -> None:
-        """`settings` give brokers, prefix, partitions, data folder and web port; the rest is as here."""
+        """`settings` give brokers and the way to them, prefix, partitions, folder and port; the rest is as here."""
         given = {
+            **security_environment(settings),
             "RUNLANE_BROKERS": settings.brokers or "",
             "RUNLANE_PREFIX": settings.prefix,
             "RUNLANE_PARTITIONS": str(settings.partitions),
@@ -213,7 +216,7 @@ class ExecutorChild(RunlaneProcess):
     def __init__(self, folder: Path, settings: Settings, place: str, name: str = "executor") -> None:
         """`place` is `module:app`."""
         self._group = settings.name(settings.executor_group)
-        self._connection = {"bootstrap.servers": settings.brokers, "client.id": settings.client_id}
+        self._connection = address_config(settings)
         super().__init__(["executor", place], folder, settings, name)
 
     @cached_property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -15,13 +17,13 @@ _PATIENCE_S = 3.0
 class ClusterWatch:
     """The view of the cluster by a client of its own; call it in a thread, it blocks for up to 3 s."""
 
-    def __init__(self, brokers: str, client_id: str, topics: tuple[str, ...], partitions: int) -> None:
+    def __init__(self, connection: Mapping[str, Any], topics: tuple[str, ...], partitions: int) -> None:
         """`topics` by their full names; each should have so many `partitions`."""
-        self._brokers = brokers
+        self._brokers = connection["bootstrap.servers"]
         self._topics = list(topics)
         self._ids: dict[str, str] = {}
         self._partitions = partitions
-        self._admin = AdminClient({"bootstrap.servers": brokers, "client.id": client_id, "logger": _log})
+        self._admin = AdminClient({**connection, "logger": _log})
         self.topics_changed = False
         """Topics were missing, or are others than at first: what the worker has set up does not fit any more."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,8 +37,8 @@ _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 class LaneKafkaConfig:
     """What all lanes of a worker need to know of the cluster."""
 
-    brokers: str
-    client_id: str
+    connection: Mapping[str, Any] = field(repr=False)
+    """Options of the native client: the brokers, its client id, TLS and SASL."""
     partitions: int
     """Of every topic that lanes read or write."""
     full_name: Callable[[str], str]

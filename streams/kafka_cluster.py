@@ -205,8 +205,7 @@ class KafkaLaneCluster:
     def _consumer(self, *, committed: bool) -> Consumer:
         return Consumer(
             {
-                "bootstrap.servers": self._config.brokers,
-                "client.id": self._config.client_id,
+                **self._config.connection,
                 "group.id": "unused",
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
                 "enable.auto.commit": False,
@@ -228,7 +227,7 @@ class KafkaLaneCluster:
         def attempt() -> Any:
             admin = self._admin
             if admin is None:
-                admin = AdminClient({"bootstrap.servers": self._config.brokers, "logger": _log})
+                admin = AdminClient({**self._config.connection, "logger": _log})
                 # Connected first: the first list_offsets of a cold client stalls for 3 s now and then.
                 admin.list_topics(timeout=CALL_S)
             # A kept client answers list_offsets with FENCED_LEADER_EPOCH for ever after a broker restart.

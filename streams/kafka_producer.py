@@ -59,8 +59,8 @@ class KafkaProducer:
         """A transaction has begun, and its end is not known."""
         self._producer = Producer(
             {
-                "bootstrap.servers": config.brokers,
-                "client.id": f"{config.client_id}-lane-{partition}-{index}",
+                **config.connection,
+                "client.id": f"{config.connection['client.id']}-lane-{partition}-{index}",
                 "transactional.id": config.full_name(f"lane-{partition}-{index}"),
                 "transaction.timeout.ms": config.transaction_timeout_ms,
                 # The commit flushes at once; until then records gather into large batches.

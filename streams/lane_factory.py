@@ -13,6 +13,7 @@ from streams.kafka_calls import LaneKafkaConfig
 from streams.kafka_cluster import KafkaLaneCluster
 from streams.lane import FaultLimits, Lane, RestoreProgress, Step
 from streams.lane_log import LaneLog
+from streams.messaging.kafka_config import address_config
 from streams.ports import LaneCluster
 from streams.rocks_store import RocksStores
 from streams.settings import Settings
@@ -29,7 +30,6 @@ class LaneFactory:
     def __init__(
         self,
         settings: Settings,
-        brokers: str,
         layout: TopicLayout,
         make_cluster: MakeCluster = KafkaLaneCluster,
     ) -> None:
@@ -43,7 +43,7 @@ class LaneFactory:
         self._computing = ThreadPoolExecutor(1, thread_name_prefix="lane-compute")
         self._faults = FaultLimits(settings.fault_halt_share, settings.fault_halt_minimum)
         self._kafka = LaneKafkaConfig(
-            brokers, settings.client_id, layout.partitions, settings.name, settings.transaction_timeout_ms
+            address_config(settings), layout.partitions, settings.name, settings.transaction_timeout_ms
         )
         self._rules = LaneRules(
             families={family.commands.topic: family for family in FAMILIES},

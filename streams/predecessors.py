@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import socket
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -25,9 +27,10 @@ def worker_client_id(client_id: str, data_dir: Path) -> str:
     return f"{client_id}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
 
-def find_predecessors(brokers: str, group: str, client_id: str) -> list[str]:
-    """Ids of the group's members with this client id; none when the group cannot be described in time."""
-    admin = AdminClient({"bootstrap.servers": brokers, "client.id": client_id, "logger": _log})
+def find_predecessors(connection: Mapping[str, Any], group: str) -> list[str]:
+    """Ids of the group's members with this connection's client id; none when the group cannot be described in time."""
+    client_id = connection["client.id"]
+    admin = AdminClient({**connection, "logger": _log})
     try:
         future = admin.describe_consumer_groups([group], request_timeout=_PATIENCE_S)[group]
         members = future.result().members

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import Field, StringConstraints
+from pydantic import Field, FilePath, SecretStr, StringConstraints
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -61,6 +61,24 @@ class Settings(BaseSettings):
         default_factory=lambda: f"runlane-{socket.gethostname()}",
         description="Kafka client id, for broker logs; workers add where they run.",
     )
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="How all clients reach the brokers; for the local broker PLAINTEXT."
+    )
+    ssl_ca_file: FilePath | None = Field(
+        None,
+        description="PEM file of the authorities that signed the brokers' certificates; unset: the system's.",
+    )
+    ssl_certificate_file: FilePath | None = Field(
+        None, description="PEM file of this client's certificate, where brokers ask for one."
+    )
+    ssl_key_file: FilePath | None = Field(None, description="PEM file of that certificate's private key.")
+    ssl_key_password: SecretStr | None = Field(None, description="Password of that key.")
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="How a client proves with SASL who it is."
+    )
+    sasl_username: str | None = Field(None, min_length=1, description="The client's name, with SASL.")
+    sasl_password: SecretStr | None = Field(None, description="The client's password, with SASL.")
 
     max_batch_commands: int = Field(4000, ge=1, description="Most commands in one transaction of a lane.")
     max_batch_bytes: int = Field(

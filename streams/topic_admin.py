@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, New
 from tenacity import RetryError, Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from schemas.topics import LANE_TOPICS, RUN_COMMANDS, STATE_CHANGELOG, TOPICS, TopicSpec
-from streams.broker.local_broker import resolve_brokers
+from streams.messaging.kafka_config import address_config
 from streams.settings import Settings
 from streams.user_errors import UserError
 
@@ -100,24 +100,22 @@ def apply(settings: Settings, *, patience_s: float = 30.0) -> TopicReport:
     Idempotent, also when several processes do it at once. Waits up to `patience_s` for a broker that is
     just starting. Raises `UserError` when it does not answer or refuses.
     """
-    brokers = resolve_brokers(settings)
-    admin = _admin(brokers, settings)
-    before = _patiently(lambda: _partitions_by_topic(admin, patience_s), brokers, patience_s)
+    admin = _Cluster(settings)
+    before = _patiently(lambda: _partitions_by_topic(admin, patience_s), admin, patience_s)
     missing = [spec for spec in TOPICS.values() if topic_name(spec, settings) not in before]
     created = []
     if missing:
-        created = _patiently(lambda: _create(admin, missing, settings), brokers, patience_s)
-        _wait_until_usable(admin, [topic_name(spec, settings) for spec in missing], brokers, patience_s)
+        created = _patiently(lambda: _create(admin, missing, settings), admin, patience_s)
+        _wait_until_usable(admin, [topic_name(spec, settings) for spec in missing], patience_s)
     found = check(settings, patience_s=patience_s)
     existing = [name for name in found.existing if name not in created]
-    return TopicReport(brokers=brokers, created=created, existing=existing, drift=found.drift)
+    return TopicReport(brokers=admin.brokers, created=created, existing=existing, drift=found.drift)
 
 
 def check(settings: Settings, *, patience_s: float = 30.0) -> TopicReport:
     """Compare all topics with their descriptions; changes nothing. Raises `UserError` as `apply` does."""
-    brokers = resolve_brokers(settings)
-    admin = _admin(brokers, settings)
-    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), brokers, patience_s)
+    admin = _Cluster(settings)
+    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), admin, patience_s)
     present = [spec for spec in TOPICS.values() if topic_name(spec, settings) in counts]
     drift = [
         Drift(topic_name(spec, settings), "missing", None, str(partition_count(spec, settings)), "0")
@@ -129,11 +127,11 @@ def check(settings: Settings, *, patience_s: float = 30.0) -> TopicReport:
         if counts[name] != expected:
             drift.append(Drift(name, "partitions", None, str(expected), str(counts[name])))
     configs = _patiently(
-        lambda: _configs(admin, [topic_name(spec, settings) for spec in present]), brokers, patience_s
+        lambda: _configs(admin, [topic_name(spec, settings) for spec in present]), admin, patience_s
     )
     for spec in present:
         drift += _setting_drift(topic_name(spec, settings), topic_settings(spec, settings), configs)
-    return TopicReport(brokers, existing=[topic_name(spec, settings) for spec in present], drift=drift)
+    return TopicReport(admin.brokers, existing=[topic_name(spec, settings) for spec in present], drift=drift)
 
 
 def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) -> int:
@@ -142,16 +140,16 @@ def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) ->
     Raises `TopicLayoutError` that names the topics and their counts and says what to do when a topic is
     missing, when the counts differ, or when they are not the setting `partitions`.
     """
-    brokers = resolve_brokers(settings)
-    admin = _admin(brokers, settings)
+    admin = _Cluster(settings)
     deadline = time.monotonic() + patience_s
     counts = _patiently(
-        lambda: _partitions_by_topic(admin, max(0.1, deadline - time.monotonic())), brokers, patience_s
+        lambda: _partitions_by_topic(admin, max(0.1, deadline - time.monotonic())), admin, patience_s
     )
     names = [topic_name(spec, settings) for spec in LANE_TOPICS]
     if missing := [name for name in names if name not in counts]:
         raise TopicLayoutError(
-            f"Topics are missing on {brokers}: {', '.join(missing)}.", "make them with `runlane topics apply`"
+            f"Topics are missing on {admin.brokers}: {', '.join(missing)}.",
+            "make them with `runlane topics apply`",
         )
     by_count: dict[int, list[str]] = {}
     for name in names:
@@ -159,7 +157,7 @@ def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) ->
     if len(by_count) > 1:
         listed = "; ".join(f"{count}: {', '.join(by_count[count])}" for count in sorted(by_count))
         raise TopicLayoutError(
-            f"Topics on {brokers} have unequal partition counts ({listed}).",
+            f"Topics on {admin.brokers} have unequal partition counts ({listed}).",
             "partition p of all of them belongs to lane p, so the counts must be equal: delete the wrong "
             "topics and run `runlane topics apply`, or use another prefix; do not add partitions to a topic "
             "in use, since keys would go to other lanes than those that hold their state",
@@ -167,7 +165,7 @@ def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) ->
     count = next(iter(by_count))
     if count != settings.partitions:
         raise TopicLayoutError(
-            f"The topics on {brokers} have {count} partitions, but the setting `partitions` is "
+            f"The topics on {admin.brokers} have {count} partitions, but the setting `partitions` is "
             f"{settings.partitions}.",
             f"set RUNLANE_PARTITIONS={count}",
         )
@@ -176,9 +174,8 @@ def require_equal_partitions(settings: Settings, *, patience_s: float = 30.0) ->
 
 def prefixes(settings: Settings, *, patience_s: float = 30.0) -> list[str]:
     """The prefixes for which there are topics of runlane on the brokers. Raises `UserError` as `apply` does."""
-    brokers = resolve_brokers(settings)
-    admin = _admin(brokers, settings)
-    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), brokers, patience_s)
+    admin = _Cluster(settings)
+    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), admin, patience_s)
     ending = f"-{RUN_COMMANDS.name}"
     found = [name.removesuffix(ending) for name in counts if name.endswith(ending)]
     return sorted([*found, ""] if RUN_COMMANDS.name in counts else found)
@@ -197,11 +194,10 @@ class TopicLayout:
 def require_usable(settings: Settings, *, patience_s: float = 30.0) -> TopicLayout:
     """What a worker works with; raises `TopicLayoutError` when it cannot work with the topics as they are."""
     partitions = require_equal_partitions(settings, patience_s=patience_s)
-    brokers = resolve_brokers(settings)
-    admin = _admin(brokers, settings)
+    admin = _Cluster(settings)
     command_topics = [topic_name(spec, settings) for spec in TOPICS.values() if spec.family == "commands"]
     changelog = topic_name(STATE_CHANGELOG, settings)
-    configs = _patiently(lambda: _configs(admin, [*command_topics, changelog]), brokers, patience_s)
+    configs = _patiently(lambda: _configs(admin, [*command_topics, changelog]), admin, patience_s)
     client_timed = [
         name for name in command_topics if configs[name]["message.timestamp.type"][0] != "LogAppendTime"
     ]
@@ -215,9 +211,8 @@ def require_usable(settings: Settings, *, patience_s: float = 30.0) -> TopicLayo
 
 def delete(settings: Settings, *, patience_s: float = 30.0) -> list[str]:
     """Delete every topic of this prefix that exists, with all its records; returns their names."""
-    brokers = resolve_brokers(settings)
-    admin = _admin(brokers, settings)
-    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), brokers, patience_s)
+    admin = _Cluster(settings)
+    counts = _patiently(lambda: _partitions_by_topic(admin, patience_s), admin, patience_s)
     names = [name for spec in TOPICS.values() if (name := topic_name(spec, settings)) in counts]
     if not names:
         return []
@@ -230,15 +225,38 @@ def delete(settings: Settings, *, patience_s: float = 30.0) -> list[str]:
     return names
 
 
-def _admin(brokers: str, settings: Settings) -> AdminClient:
-    return AdminClient({"bootstrap.servers": brokers, "client.id": settings.client_id}, logger=_log)
+class _Cluster(AdminClient):  # type: ignore[misc]
+    """An admin client that can say why brokers do not let it in; its calls only tell that they were not answered."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises `UserError` when there are no brokers, or settings that do not fit together."""
+        config = address_config(settings)
+        self.brokers: str = config["bootstrap.servers"]
+        self.trouble: str | None = None
+        """The last word on a connection that failed after it was made."""
+        self._is_refused = False
+        super().__init__({**config, "error_cb": self._failed}, logger=_log)
+
+    def is_refused(self) -> bool:
+        """Whether a broker does not believe that the client is whom it says."""
+        self.poll(0)
+        return self._is_refused
+
+    def _failed(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self.trouble = error.str()
+            self._is_refused = error.code() == KafkaError._AUTHENTICATION
 
 
-def _patiently(work: Callable[[], T], brokers: str, patience_s: float) -> T:
+def _patiently(work: Callable[[], T], admin: _Cluster, patience_s: float) -> T:
     """Do `work`, again while the broker is only starting; a clear error when it takes too long."""
 
     def passing(error: BaseException) -> bool:
-        return isinstance(error, KafkaException) and error.args[0].code() in _PASSING_ERRORS
+        return (
+            isinstance(error, KafkaException)
+            and error.args[0].code() in _PASSING_ERRORS
+            and not admin.is_refused()
+        )
 
     retrying = Retrying(
         retry=retry_if_exception(passing), stop=stop_after_delay(patience_s), wait=wait_fixed(0.25)
@@ -249,11 +267,16 @@ def _patiently(work: Callable[[], T], brokers: str, patience_s: float) -> T:
         cause = error.last_attempt.exception()
         reason = cause.args[0].str() if isinstance(cause, KafkaException) else str(cause)
         raise BrokerAwayError(
-            f"No Kafka broker answered at {brokers} within {patience_s:.0f} s: {reason}.",
+            f"No Kafka broker answered at {admin.brokers} within {patience_s:.0f} s: {admin.trouble or reason}.",
             "check the address, and that the broker runs (`runlane broker status` for the local one)",
         ) from error
     except KafkaException as error:
-        raise UserError(f"The broker at {brokers} refused: {error.args[0].str()}.") from error
+        if admin.is_refused():
+            raise UserError(
+                f"The broker at {admin.brokers} does not take this client: {admin.trouble}.",
+                "correct RUNLANE_SASL_USERNAME, RUNLANE_SASL_PASSWORD or RUNLANE_SASL_MECHANISM",
+            ) from error
+        raise UserError(f"The broker at {admin.brokers} refused: {error.args[0].str()}.") from error
 
 
 def _partitions_by_topic(admin: AdminClient, patience_s: float) -> dict[str, int]:
@@ -286,12 +309,10 @@ def _create(admin: AdminClient, specs: list[TopicSpec], settings: Settings) -> l
     return created
 
 
-def _wait_until_usable(admin: AdminClient, names: list[str], brokers: str, patience_s: float) -> None:
+def _wait_until_usable(admin: _Cluster, names: list[str], patience_s: float) -> None:
     deadline = time.monotonic() + patience_s
     while True:
-        topics = _patiently(
-            lambda: admin.list_topics(timeout=_REQUEST_PATIENCE_S).topics, brokers, patience_s
-        )
+        topics = _patiently(lambda: admin.list_topics(timeout=_REQUEST_PATIENCE_S).topics, admin, patience_s)
         waiting = [
             name
             for name in names
@@ -303,7 +324,7 @@ def _wait_until_usable(admin: AdminClient, names: list[str], brokers: str, patie
             return
         if time.monotonic() > deadline:
             raise UserError(
-                f"Topics on {brokers} have no leader after {patience_s:.0f} s: {', '.join(waiting)}.",
+                f"Topics on {admin.brokers} have no leader after {patience_s:.0f} s: {', '.join(waiting)}.",
                 "look at the broker's log",
             )
         time.sleep(0.05)

@@ -16,7 +16,6 @@ from filelock import FileLock, Timeout
 from agents import wiring
 from streams import topic_admin
 from streams.allocator import limit_arenas
-from streams.broker.local_broker import resolve_brokers
 from streams.faust_adapter import LaneWorker, check_versions
 from streams.settings import Settings
 from streams.topic_admin import TopicLayout
@@ -38,9 +37,8 @@ def run(settings: Settings) -> None:
     lock = FileLock(settings.data_dir / "worker.lock")
     _take(lock, settings.data_dir)
     _require_free_port(settings)
-    brokers = resolve_brokers(settings)
     layout = _await_topics(settings)
-    worker = WorkerApp(settings, brokers, layout)
+    worker = WorkerApp(settings, layout)
     wiring.declare_all(worker)
     _collect_garbage_by_time()
     if settings.log_level != "debug":

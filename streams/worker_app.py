@@ -16,6 +16,8 @@ from streams.faust_adapter import LaneApp, LaneConsumer
 from streams.lane_factory import LaneFactory
 from streams.lane_host import LaneHost
 from streams.lane_runner import BatchLimits
+from streams.messaging.kafka_config import address_config
+from streams.messaging.kafka_security import faust_credentials
 from streams.metrics import Metrics
 from streams.predecessors import find_predecessors, worker_client_id
 from streams.settings import Settings
@@ -34,25 +36,27 @@ _FETCH_BYTES = 1024 * 1024
 class WorkerApp:
     """One worker: Faust for membership and agents, lanes for state and commits."""
 
-    def __init__(self, settings: Settings, brokers: str, layout: TopicLayout) -> None:
+    def __init__(self, settings: Settings, layout: TopicLayout) -> None:
         """`layout` is what `topic_admin.require_usable` found."""
         self._settings = settings
         self._layout = layout
-        self._factory = LaneFactory(settings, brokers, layout)
+        self._factory = LaneFactory(settings, layout)
         self._topics = self._factory.topics
         folder = self._factory.folder
         folder.mkdir(parents=True, exist_ok=True)
         self.metrics = Metrics()
         group = settings.name("lanes")
         client_id = worker_client_id(settings.client_id, settings.data_dir)
+        connection = {**address_config(settings), "client.id": client_id}
         self.faust = LaneApp(
             group,
             short_names={settings.name(topic): topic for topic in self._topics},
             fetch_wait_ms=settings.fetch_wait_ms,
             shutdown_deadline_s=settings.shutdown_deadline_s,
-            predecessors=find_predecessors(brokers, group, client_id),
+            predecessors=find_predecessors(connection, group),
             on_closed=self._close,
-            broker=[f"kafka://{address.strip()}" for address in brokers.split(",")],
+            broker=[f"kafka://{address.strip()}" for address in connection["bootstrap.servers"].split(",")],
+            broker_credentials=faust_credentials(settings),
             datadir=str(folder / "faust"),
             topic_partitions=layout.partitions,
             broker_client_id=client_id,
@@ -76,8 +80,7 @@ class WorkerApp:
             max_commits=settings.max_concurrent_commits,
             stall_alarm_s=settings.stall_alarm_s,
             cluster=ClusterWatch(
-                brokers,
-                client_id,
+                connection,
                 tuple(settings.name(topic) for topic in (*self._topics, STATE_CHANGELOG.name)),
                 layout.partitions,
             ),

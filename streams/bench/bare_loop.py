@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from schemas.topics import RUN_COMMANDS
 from streams.cli.session import load_settings
+from streams.messaging.kafka_security import security_config
 from streams.settings import Settings
 
 OUTPUT = "bench-bare-output"
@@ -27,7 +28,7 @@ def run(settings: Settings, brokers: str) -> None:
     """Copy until SIGTERM."""
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.append(number))
-    connection: dict[str, Any] = {"bootstrap.servers": brokers}
+    connection: dict[str, Any] = {"bootstrap.servers": brokers, **security_config(settings)}
     consumer = Consumer(
         {
             **connection,

@@ -15,6 +15,7 @@ import faust
 
 from schemas.topics import RUN_COMMANDS
 from streams.cli.session import load_settings
+from streams.messaging.kafka_security import faust_credentials
 from streams.settings import Settings
 
 EVENTS = "bench-faust-events"
@@ -27,6 +28,7 @@ def make_app(settings: Settings, brokers: str) -> Any:
     app = faust.App(
         settings.name(APP),
         broker=[f"kafka://{address}" for address in brokers.split(",")],
+        broker_credentials=faust_credentials(settings),
         store="rocksdb://?driver=rocksdict",
         datadir=str(settings.data_dir),
         topic_partitions=settings.partitions,

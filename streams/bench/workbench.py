@@ -19,6 +19,7 @@ from rich.progress import Progress
 from schemas.topics import TopicSpec
 from streams import topic_admin
 from streams.broker import local_broker
+from streams.messaging.kafka_config import address_config
 from streams.messaging.topic_positions import TopicPositions
 from streams.settings import Settings
 
@@ -48,7 +49,7 @@ class Workbench:
 
     def positions(self) -> TopicPositions:
         """Something that asks for offsets; a fresh one, which knows nothing of topics that are gone."""
-        return TopicPositions(self.brokers)
+        return TopicPositions(self.settings)
 
     def step(self, message: str) -> None:
         """Say what is being done."""
@@ -108,7 +109,7 @@ class Workbench:
                     raise
 
     def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.brokers})
+        return AdminClient(address_config(self.settings))
 
 
 @contextmanager

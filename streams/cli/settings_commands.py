@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsConfigDict
 from rich.markup import escape
 
@@ -122,4 +122,4 @@ def warn_of_unknown_variables(output: Output) -> None:
 
 
 def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path | SecretStr) else value

@@ -6,6 +6,7 @@ from typing import Any
 
 from streams.broker.local_broker import resolve_brokers
 from streams.messaging.kafka_logging import kafka_log
+from streams.messaging.kafka_security import security_config
 from streams.settings import Settings
 
 _FETCH_WAIT_MS = 50
@@ -19,11 +20,19 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Largest record that a client sends or takes (spec wire 2)."""
 
 
-def connection_config(settings: Settings) -> dict[str, Any]:
-    """What every client has: where the brokers are, and how it keeps in touch with them."""
+def address_config(settings: Settings) -> dict[str, Any]:
+    """Where the brokers are, and how a client tells them who it is. Raises `UserError`."""
     return {
         "bootstrap.servers": resolve_brokers(settings),
         "client.id": settings.client_id,
+        **security_config(settings),
+    }
+
+
+def connection_config(settings: Settings) -> dict[str, Any]:
+    """What the clients of commands and outputs have: the address, and how they keep in touch with it."""
+    return {
+        **address_config(settings),
         # A broker that comes back is found within a second, not after the default's ten.
         "reconnect.backoff.ms": 250,
         "reconnect.backoff.max.ms": 1000,

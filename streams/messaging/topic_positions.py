@@ -8,6 +8,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
+from streams.messaging.kafka_config import address_config
+from streams.settings import Settings
+
 _CALL_S = 15.0
 _PATIENCE_S = 30.0
 _log = logging.getLogger(__name__)
@@ -36,8 +39,8 @@ def passes(error: BaseException | None) -> bool:
 class TopicPositions:
     """Asks a broker for offsets, cheaply enough to do it many times a second."""
 
-    def __init__(self, brokers: str) -> None:
-        self._brokers = brokers
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._admin: AdminClient | None = None
 
     def starts(self, topic: str, partitions: int) -> Positions:
@@ -61,7 +64,7 @@ class TopicPositions:
     def _ask(self, topic: str, partitions: int, spec: OffsetSpec, isolation: IsolationLevel) -> Positions:
         admin = self._admin
         if admin is None:
-            admin = AdminClient({"bootstrap.servers": self._brokers, "logger": _log})
+            admin = AdminClient({**address_config(self._settings), "logger": _log})
             # Connected first: the first list_offsets of a cold client stalls for 3 s now and then.
             admin.list_topics(timeout=_CALL_S)
         # A client that has met an error may answer with it for ever after a broker's restart.

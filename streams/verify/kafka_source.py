@@ -41,7 +41,7 @@ class KafkaSource:
         """`say` is told what is waited for."""
         self.partitions = partitions
         self._settings = settings
-        self._positions = TopicPositions(brokers)
+        self._positions = TopicPositions(settings)
         self._say = say
         self._ranges: dict[_At, Range] = {}
         self._ends: dict[_At, int] = {}

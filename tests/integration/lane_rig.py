@@ -100,7 +100,7 @@ class Rig:
             update={"data_dir": self.settings.data_dir / f"disk-{self.disk}", **settings}
         )
         layout = topic_admin.require_usable(chosen)
-        factory = LaneFactory(chosen, str(chosen.brokers), layout, make_cluster)
+        factory = LaneFactory(chosen, layout, make_cluster)
         lane = factory.make(self.partition, at_step=at_step)
         # As the runner does it: a lane that is lost while it opens is opened again.
         for _ in range(2):

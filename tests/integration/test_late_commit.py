@@ -47,7 +47,12 @@ async def link(own_broker: tuple[Settings, int, int]) -> AsyncIterator[Link]:
 
 async def fenced(settings: Settings, link: Link) -> KafkaProducer:
     """The producer of a lane that was just taken over."""
-    config = LaneKafkaConfig(link.address, "late", 1, settings.name, settings.transaction_timeout_ms)
+    config = LaneKafkaConfig(
+        {"bootstrap.servers": link.address, "client.id": "late"},
+        1,
+        settings.name,
+        settings.transaction_timeout_ms,
+    )
     producer = KafkaProducer(config, 0, 0, lambda: False)
     await asyncio.to_thread(producer.connect)
     await asyncio.to_thread(producer.fence)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from streams import topic_admin
 from streams.kafka_calls import LaneKafkaConfig
 from streams.kafka_cluster import KafkaLaneCluster
+from streams.messaging.kafka_config import address_config
 from streams.ports import LaneCluster, OutRecord, TransactionalProducer
 from streams.settings import Settings
 from tests.integration.half_marked import losing_markers
@@ -142,9 +143,7 @@ class KafkaSide:
     def __init__(self, settings: Settings, partition: int) -> None:
         self.partition = partition
         self._settings = settings
-        self._config = LaneKafkaConfig(
-            str(settings.brokers), "contract", settings.partitions, settings.name, 60_000
-        )
+        self._config = LaneKafkaConfig(address_config(settings), settings.partitions, settings.name, 60_000)
 
     def lane(self) -> KafkaLaneCluster:
         """See `Side`."""
@@ -156,7 +155,7 @@ class KafkaSide:
 
     def send(self, topic: str, key: bytes, value: bytes) -> None:
         """See `Side`."""
-        producer = Producer({"bootstrap.servers": self._config.brokers})
+        producer = Producer({"bootstrap.servers": self._settings.brokers})
         producer.produce(self._settings.name(topic), value, key, self.partition)
         assert producer.flush(30) == 0
 
@@ -168,7 +167,7 @@ class KafkaSide:
         """See `Side`."""
         consumer = Consumer(
             {
-                "bootstrap.servers": self._config.brokers,
+                "bootstrap.servers": self._settings.brokers,
                 "group.id": "contract",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
@@ -190,7 +189,7 @@ class KafkaSide:
 
     def delete_before(self, topic: str, offset: int) -> None:
         """See `Side`."""
-        admin = AdminClient({"bootstrap.servers": self._config.brokers})
+        admin = AdminClient({"bootstrap.servers": self._settings.brokers})
         admin.list_topics(timeout=30)
         at = TopicPartition(self._settings.name(topic), self.partition, offset)
         for future in admin.delete_records([at]).values():

@@ -299,7 +299,7 @@ def test_a_strangers_open_transaction_hangs_where_only_the_lane_may_write(side: 
 def lossy(side: Side) -> Iterator[Side]:
     """The cluster under test, which lets records into a transaction that will never get their marker."""
     if isinstance(side, KafkaSide):
-        with unverified_transactions(side.lane()._config.brokers):
+        with unverified_transactions(side.lane()._config.connection["bootstrap.servers"]):
             yield side
     else:
         yield side
