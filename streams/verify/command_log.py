@@ -47,6 +47,7 @@ class CommandLog:
         self._commands = family.family.commands
         self._types = {name: position for position, name in enumerate(self._commands.by_type)}
         self._write = reading.writer(family.commands)
+        self._readers = family.commands_read(reading)
         self._expect = reading.writer(EXPECTED)
         self._watermark = reading.cut.watermark(family.topic, partition)
         self._partitions = reading.cut.partitions
@@ -73,13 +74,13 @@ class CommandLog:
 
     def _alive(self) -> Callable[[Record], None]:
         """The reader of a command without a dead letter, which is most of what there is to read."""
-        decode, types, write = self._decode, self._types, self._write
+        decode, types, write, readers = self._decode, self._types, self._write, self._readers
         partition, partitions, irregular = self._partition, self._partitions, self._irregular
 
         def read(record: Record) -> None:
-            value, headers = record.value(), headers_of(record)
+            value, headers = record.value() or b"", headers_of(record)
             try:
-                command = decode(value or b"")
+                command = decode(value)
                 key, command_id, type_ = command.id.encode(), command.command_id, types[command.type]
             except (*InvalidRecordError, KeyError):
                 irregular(record, headers or ())
@@ -98,9 +99,9 @@ class CommandLog:
                     reply_partition, correlation = address.partition, digest(address.correlation_id)
             elif headers is None:
                 self._reading.hidden_addresses += 1
-            owner = partition_for(key, partitions)
+            owner, entity = partition_for(key, partitions), digest(key)
             write(
-                digest(key),
+                entity,
                 digest(command_id),
                 record.offset(),
                 record.timestamp()[1],
@@ -112,6 +113,8 @@ class CommandLog:
                 type_,
                 Fate.TAKEN if owner == partition else Fate.MISPLACED,
             )
+            if command.type in readers and owner == partition:
+                readers[command.type](entity, record.offset(), value)
 
         return read
 
@@ -201,6 +204,10 @@ class CommandLog:
             NOTHING,
             code,
             0,
+            NOTHING,
+            NOTHING,
+            NOTHING,
+            NOTHING,
             self._partition,
             address.partition,
             self._number,

@@ -67,7 +67,7 @@ class CommandRules:
 
     def _check_taken(self, view: EntityView) -> None:
         questions, watermark = self._family.questions, view.watermark
-        first, effects, remembered = view.first, view.has_effect, view.remembered
+        first, effects = view.first, view.has_effect
         newer = sum(command.type not in questions and command.offset <= watermark for command in view.taken)
         counts = dict.fromkeys(FATES, 0)
         checked = 0
@@ -91,7 +91,7 @@ class CommandRules:
                 counts["repeated"] += 1
             elif command.command in effects:
                 counts["applied"] += 1
-            elif state := remembered.get(command.command):
+            elif state := view.state_of(command.command):
                 counts["refused" if state == Remembered.REFUSED else "answered"] += 1
             elif view.may_be_forgotten(command, newer):
                 # A reply may still tell: then it is counted when the replies are read.
@@ -106,7 +106,8 @@ class CommandRules:
                 if view.may_take_effect_again(command.command):
                     self._note(command, _ANY, says)
                 else:
-                    self._note(command, self._first_reply(view, counted), says | Says.ONCE)
+                    reply = self._first_reply(view, counted)
+                    self._note(command, reply, says if reply.says & Says.ANEW else says | Says.ONCE)
         self._tally.checked(COMMAND, checked)
         for fate, number in counts.items():
             self._fates[fate] += number
@@ -114,11 +115,11 @@ class CommandRules:
     def _first_reply(self, view: EntityView, command: CommandSeen) -> Reply:
         """What the first reply to a command has to say, and every other."""
         reply = self._family.reply(view, command)
-        state = view.remembered.get(command.command)
-        if not state:
+        answer = view.remembered.get(command.command)
+        if answer is None or answer.state == Remembered.FORGOTTEN:
             return reply
-        answer = Says.NO if state == Remembered.REFUSED else Says.YES
-        return reply._replace(says=reply.says & ~(Says.YES | Says.NO) | answer)
+        is_right = Says.NO if answer.state == Remembered.REFUSED else Says.YES
+        return reply._replace(says=reply.says & ~(Says.YES | Says.NO) | is_right, said=answer.said)
 
     def _check_forwarded(self, view: EntityView) -> None:
         copies = Counter(command.content for command in view.taken)
@@ -176,6 +177,10 @@ class CommandRules:
             reply.end,
             NOTHING,
             reply.least,
+            reply.said,
+            reply.content,
+            reply.other,
+            reply.grants,
             command.partition,
             command.reply_partition,
             self._number,

@@ -25,6 +25,15 @@ def json_digest(value: Any) -> int:
     return hash(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
 
 
+EMPTY = hash("empty")
+"""Stands for the content of a place where nothing is stored."""
+
+
+def reply_digest(command_id: str | None, body: Any, *, ok: bool) -> int:
+    """The digest of all that a reply says; `body`: its result or error."""
+    return json_digest({"commandId": command_id, "ok": ok, "result" if ok else "error": body})
+
+
 TIMER = hash("timer:")
 """Stands for the id of a timer, instead of a command's, as the maker of an output."""
 

@@ -44,14 +44,16 @@ class EntityView:
                 continue
             if self.first.setdefault(command.command, position) != position:
                 self.again.setdefault(command.command, []).append(position)
-        self.remembered = {answer.command: answer.state for answer in answers}
+        self.remembered = {answer.command: answer for answer in answers}
+        """Command id -> the latest of what the changelog remembers."""
         self.has_effect = {effect.command for effect in effects}
         self.forgets_all = False
         """The answers may have been dropped all at once."""
 
-    def is_remembered(self, command: int) -> bool:
-        """Whether an answer to a command id is kept."""
-        return self.remembered.get(command, Remembered.FORGOTTEN) != Remembered.FORGOTTEN
+    def state_of(self, command: int) -> int:
+        """What is remembered of a command id, see `Remembered`."""
+        answer = self.remembered.get(command)
+        return answer.state if answer is not None else Remembered.FORGOTTEN
 
     def may_be_forgotten(self, command: CommandSeen, newer: int) -> bool:
         """Whether the answer to a command may be gone, with so many newer commands that are no questions."""

@@ -9,6 +9,7 @@ from streams.verify.command_rules import COMMAND, FORWARD
 from streams.verify.dead_letter_log import DEAD_LETTER
 from streams.verify.family import VerifiedFamily
 from streams.verify.findings import Rule
+from streams.verify.grants import FENCING
 from streams.verify.origin_rules import ORIGIN
 from streams.verify.reading import PARTITION, SCHEMA
 from streams.verify.reply_rules import REPLY
@@ -23,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     DEAD_LETTER,
     ORIGIN,
     *(rule for family in VERIFIED_FAMILIES for rule in family().rules),
+    FENCING,
     REPLY,
     WATERMARK,
     PARTITION,

@@ -16,7 +16,7 @@ from streams.verify.cut import Cut
 from streams.verify.digests import NOTHING
 from streams.verify.entity import EntityView
 from streams.verify.findings import Rule, Tally
-from streams.verify.reading import ReadChange, Reading, ReadRecords
+from streams.verify.reading import ReadChange, ReadCommand, Reading, ReadRecords
 from streams.verify.rows import ANSWER_LAYOUT, COMMAND_LAYOUT, AnswerSeen, CommandSeen
 from streams.verify.spill import Channel
 
@@ -52,6 +52,10 @@ class Reply(NamedTuple):
     ts: int = NOTHING
     end: int = NOTHING
     least: int = 0
+    said: int = NOTHING
+    content: int = NOTHING
+    other: int = NOTHING
+    grants: int = NOTHING
 
 
 class VerifiedFamily(ABC, Generic[V]):
@@ -90,6 +94,14 @@ class VerifiedFamily(ABC, Generic[V]):
 
         Of tables without a reader only the schema is checked.
         """
+
+    def commands_read(self, reading: Reading) -> Mapping[str, ReadCommand]:
+        """The readers of what commands say, by the commands' type; of other types nothing more is read."""
+        return {}
+
+    def content_of(self, result: Mapping[str, Any]) -> int:
+        """The digest of the stored content that a reply's result shows; see `streams.verify.rows.ReplySeen`."""
+        return NOTHING
 
     @abstractmethod
     def view(self, rows: Rows, cut: Cut) -> V:

@@ -28,6 +28,9 @@ ReadRecords = Callable[[Sequence[Record]], None]
 ReadChange = Callable[[bytes, bytes | None, int], None]
 """Reads one change of a table's record: key, value (None: deleted), changelog offset."""
 
+ReadCommand = Callable[[int, int, bytes], None]
+"""Reads what a command says: digest of its key, offset, value."""
+
 
 @dataclass
 class Reading:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from streams.lane_tables import ANSWERS
-from streams.verify.digests import digest
+from streams.verify.digests import NOTHING, digest, reply_digest
 from streams.verify.reading import ReadChange
 from streams.verify.rows import Remembered
 
-WriteAnswer = Callable[[int, int, int], None]
-"""Takes the digests of key and command id, and what is remembered (`Remembered`)."""
+WriteAnswer = Callable[[int, int, int, int, int], None]
+"""Takes the fields of `AnswerSeen`."""
+
+_NUMBERS = ("fencingNumber", "attempts", "count", "published")
+_MOST = 2**62
 
 
 def answer_readers(writers: Mapping[str, WriteAnswer], only: str | None) -> dict[str, ReadChange]:
@@ -24,12 +28,31 @@ def answer_readers(writers: Mapping[str, WriteAnswer], only: str | None) -> dict
         write = writers.get(family)
         if write is None or (only is not None and key != only):
             return
-        state = Remembered.FORGOTTEN
-        if value is not None:
-            state = Remembered.ACCEPTED if ANSWERS.decode(value).ok else Remembered.REFUSED
-        write(digest(key.encode()), digest(command_id), state)
+        if value is None:
+            write(digest(key.encode()), digest(command_id), NOTHING, -1, Remembered.FORGOTTEN)
+            return
+        answer = ANSWERS.decode(value)
+        ok, body = answer.ok, answer.body
+        write(
+            digest(key.encode()),
+            digest(command_id),
+            NOTHING if answer.by_reference else reply_digest(command_id, body, ok=ok),
+            -1 if "seq" in body or not ok else _number(body),
+            Remembered.ACCEPTED if ok else Remembered.REFUSED,
+        )
 
     return {ANSWERS.name: read}
+
+
+def _number(body: Mapping[str, Any]) -> int:
+    """The fencing number or the count that an answer hands out, or 1 when it says that a result was published."""
+    if body.get("claimed") is False:
+        return -1
+    for name in _NUMBERS:
+        number = body.get(name)
+        if isinstance(number, int) and number < _MOST:
+            return int(number) or -1
+    return -1
 
 
 def _parts(at: bytes) -> list[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schemas.json_codec import InvalidJsonError, decode
 from schemas.replies import CORRELATION_ID
 from schemas.topics import REPLIES as REPLIES_TOPIC
 from streams.ports import HEAL_KEY
-from streams.verify.digests import NOTHING, digest, end_digest, json_digest
+from streams.verify.digests import NOTHING, digest, end_digest, reply_digest
+from streams.verify.family import VerifiedFamily
 from streams.verify.findings import Place
 from streams.verify.headers import headers_of
 from streams.verify.log_source import Record
@@ -16,8 +18,8 @@ from streams.verify.reading import SCHEMA, Reading
 from streams.verify.rows import REPLIES
 
 
-def read_replies(partition: int, reading: Reading) -> None:
-    """Read all of it."""
+def read_replies(partition: int, reading: Reading, families: Sequence[VerifiedFamily[Any]]) -> None:
+    """Read all of it. `families` tell what results are about."""
     write = reading.writer(REPLIES)
     for records in reading.source.read(REPLIES_TOPIC.name, partition):
         for record in records:
@@ -44,7 +46,9 @@ def read_replies(partition: int, reading: Reading) -> None:
                 end_digest(terminal) if isinstance(terminal, dict) else NOTHING,
                 digest(code) if isinstance(code, str) and not body["ok"] else NOTHING,
                 _whole(said.get("latestSeq")),
-                json_digest(body),
+                _content(said, families) if body["ok"] else NOTHING,
+                _whole(said.get("fencingNumber")) if body["ok"] else -1,
+                reply_digest(command_id, said, ok=body["ok"]),
                 partition,
                 body["ok"],
             )
@@ -70,6 +74,10 @@ def _read(key: bytes | None, value: bytes | None, record: Record) -> tuple[dict[
     if dict(headers_of(record) or ()).get(CORRELATION_ID) != key:
         raise ValueError(f"its header `{CORRELATION_ID}` is not its key")
     return body, said
+
+
+def _content(result: Mapping[str, Any], families: Sequence[VerifiedFamily[Any]]) -> int:
+    return next((content for family in families if (content := family.content_of(result))), NOTHING)
 
 
 def _whole(value: Any) -> int:

@@ -12,12 +12,13 @@ from streams.verify.command_rules import CommandRules
 from streams.verify.digests import NOTHING
 from streams.verify.findings import Place, Rule
 from streams.verify.reading import Reading
-from streams.verify.rows import Expected, ReplySeen, Says
+from streams.verify.rows import GRANTED, Expected, ReplySeen, Says
 
 REPLY = Rule(
     "reply",
     "Every command that asked for a reply got one for each time it was sent, in the partition that it named; replies "
-    "agree with the events, and those to one command with each other.",
+    "agree with the events, with what was stored, with the answers that the changelog remembers, and those to one "
+    "command with each other.",
     "replies that retention has removed, and replies to commands that it has removed",
 )
 
@@ -44,6 +45,7 @@ class ReplyRules:
         self._reading = reading
         self._tally = reading.tally
         self._cut = reading.cut
+        self._grant = reading.writer(GRANTED)
         self._unasked = (array("q"), array("q"), array("q"))
         """Partitions, offsets and times of replies that nobody asked for."""
         self._most_lag_ms = 0
@@ -67,6 +69,7 @@ class ReplyRules:
             for reply in each.replies:
                 self._check_one(reply, each.expected)
             self._check_number(each)
+            self._note_grants(each)
             first = each.expected[0]
             if first.command and all(due.says & Says.ONCE for due in each.expected):
                 by_command[first.topic, first.key, first.command] += each.replies
@@ -135,6 +138,13 @@ class ReplyRules:
                 missing -= 1
                 self._missing(due)
 
+    def _note_grants(self, asked: _Asked) -> None:
+        grants = asked.expected[0].grants
+        if grants != NOTHING:
+            for reply in asked.replies:
+                if reply.number >= 0:
+                    self._grant(grants, reply.number, reply.command, reply.offset, reply.partition)
+
     def _missing(self, due: Expected) -> None:
         self._tally.checked(REPLY)
         found = self._cut.ranges[REPLIES_TOPIC.name, due.reply_partition]
@@ -170,10 +180,14 @@ def _wrong(reply: ReplySeen, due: Expected) -> str:
         return "refuses a command that was applied"
     if due.end not in (NOTHING, reply.end) and reply.end != NOTHING:
         return "holds another terminal state than the run has"
+    if due.said not in (NOTHING, reply.answer):
+        return "says otherwise than the changelog remembers of it"
     if not reply.ok:
         return (
             "names another error code than the dead letter" if due.code not in (NOTHING, reply.code) else ""
         )
+    if due.content != NOTHING and reply.content not in (due.content, due.other):
+        return "shows another content than was stored when the command was processed"
     if due.seq >= 0 and reply.seq != due.seq:
         return f"says `seq` {reply.seq}, and the event has {due.seq}" if reply.seq >= 0 else "says no `seq`"
     if due.ts not in (NOTHING, reply.ts):

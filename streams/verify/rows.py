@@ -47,11 +47,15 @@ class AnswerSeen(NamedTuple):
 
     key: int
     command: int
+    said: int
+    """All that the reply says; `NOTHING` when a part of it is looked up again each time."""
+    number: int
+    """The number that it hands out, such as a fencing number; -1 for none."""
     state: int
     """See `Remembered`."""
 
 
-ANSWER_LAYOUT = "qqB"
+ANSWER_LAYOUT = "qqqqB"
 
 
 class Remembered:
@@ -77,6 +81,8 @@ class Says:
     """The reply may not be there yet."""
     ONCE: Final = 32
     """However often the command was sent, its replies are the same."""
+    ANEW: Final = 64
+    """Replies show what is stored when they are given: those to one command may differ."""
 
 
 class Expected(NamedTuple):
@@ -99,6 +105,14 @@ class Expected(NamedTuple):
     """The error code of a refusing reply; `NOTHING` for any."""
     least: int
     """The least `latestSeq` that it names."""
+    said: int
+    """All that it says; `NOTHING` for anything."""
+    content: int
+    """The stored content that an accepting reply shows; `NOTHING` for any."""
+    other: int
+    """Another content that is as right."""
+    grants: int
+    """What it may give a fencing number for; `NOTHING` for nothing."""
     partition: int
     reply_partition: int
     topic: int
@@ -106,7 +120,7 @@ class Expected(NamedTuple):
     says: int
 
 
-EXPECTED: Channel[Expected] = Channel(Expected, "qqqqqqqqqqqHHBB")
+EXPECTED: Channel[Expected] = Channel(Expected, "qqqqqqqqqqqqqqqHHBB")
 
 
 class ReplySeen(NamedTuple):
@@ -122,10 +136,30 @@ class ReplySeen(NamedTuple):
     end: int
     code: int
     latest: int
+    content: int
+    """The stored content that it shows; `EMPTY` when it says that there is none, `NOTHING` when it is about none."""
+    number: int
+    """The fencing number that it gives; -1 for none."""
     answer: int
     """All that it says."""
     partition: int
     ok: int
 
 
-REPLIES: Channel[ReplySeen] = Channel(ReplySeen, "qqqqqqqqqqqHB")
+REPLIES: Channel[ReplySeen] = Channel(ReplySeen, "qqqqqqqqqqqqqHB")
+
+
+class Granted(NamedTuple):
+    """A fencing number that a reply gave."""
+
+    thing: int
+    """What it is for."""
+    number: int
+    command: int
+    """Id of the command that got it."""
+    offset: int
+    """Of the reply."""
+    partition: int
+
+
+GRANTED: Channel[Granted] = Channel(Granted, "qqqqH")

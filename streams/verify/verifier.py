@@ -18,13 +18,14 @@ from streams.verify.cut import Cut, RepeatLimits
 from streams.verify.families import RULES, VERIFIED_FAMILIES
 from streams.verify.family import VerifiedFamily
 from streams.verify.findings import Place, Tally
+from streams.verify.grants import check_grants
 from streams.verify.log_source import LogSource
 from streams.verify.origin_rules import OriginRules
 from streams.verify.reading import Reading
 from streams.verify.reply_log import read_replies
 from streams.verify.reply_rules import ReplyRules
 from streams.verify.report import Report, report_of
-from streams.verify.rows import EXPECTED, REPLIES
+from streams.verify.rows import EXPECTED, GRANTED, REPLIES
 from streams.verify.spill import Channel, Spill
 from streams.verify.state_log import WATERMARK, StateLog
 
@@ -133,7 +134,7 @@ class Verifier:
                         reading.took(len(records))
                 CommandLog(family, number, partition, reading, self._fates).read()
         for partition in range(self._source.partitions):
-            read_replies(partition, reading)
+            read_replies(partition, reading, self._families)
 
     def _check_watermarks(self, states: Mapping[int, StateLog]) -> None:
         """The commands that a lane has done are in the log."""
@@ -167,8 +168,10 @@ class Verifier:
         rules = ReplyRules(command_rules, [family.topic for family in self._families], reading)
         for bucket in range(reading.spill.buckets):
             rules.check(reading.spill.rows(EXPECTED, bucket), reading.spill.rows(REPLIES, bucket))
-            self._progress.advance(1)
+            reading.took(1)
         rules.settle()
+        for bucket in range(reading.spill.buckets):
+            check_grants(reading.spill.rows(GRANTED, bucket), self.tally)
 
     def _check_ahead(self, states: Mapping[int, StateLog], origins: OriginRules) -> None:
         """Outputs ahead of a watermark belong to later transactions: by now the changelog has to tell of them."""

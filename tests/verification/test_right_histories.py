@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from streams.verify.report import Report
 from streams.verify.verifier import Verifier
+from tests.verification.made_commands import commands
 from tests.verification.made_deployment import (
     COMMANDS,
     DAY,
@@ -26,44 +27,15 @@ TOO_LONG, TOO_LARGE = b"too long", b"too large"
 
 RUNS = ("a", "b", "c/é", "a\0b", "d\1")
 
-events = st.sampled_from(
-    [
-        {"type": "log", "line": "x"},
-        {"type": "status", "status": "half", "ts": 1.5},
-        {"type": "progress", "status": "p", "logs": ["l"]},
-        {"type": "log"},
-        {"type": "terminal", "status": "failed"},
-    ]
-)
-fields_by_type: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "run.submit": {"name": st.sampled_from(["n", ""])},
-    "events.append": {"event": events, "attempt": st.sampled_from([None, 1, 2])},
-    "terminal.set": {
-        "status": st.sampled_from(["completed", "failed", "odd"]),
-        "completedAt": st.sampled_from([None, 7]),
-        "result": st.sampled_from([None, {"b": 1, "a": [1.0]}]),
-    },
-    "run.cancel": {},
-    "run.finish": {},
-    "run.status": {"waitMs": st.sampled_from([0, 900])},
-    "events.list": {"afterSeq": st.integers(0, 3), "timeoutMs": st.sampled_from([0, 20_000])},
-    "terminal.get": {},
-    "no.such": {},
-}
-WEIGHTED = [*fields_by_type, "events.append", "events.append", "events.append", "terminal.set"]
-
-sends = st.sampled_from(WEIGHTED).flatmap(
-    lambda type_: st.fixed_dictionaries(
-        {
-            "do": st.just("send"),
-            "type": st.just(type_),
-            "run": st.sampled_from(RUNS),
-            "again": st.integers(-12, 3),
-            "asks": st.booleans(),
-            "misplaced": st.sampled_from([False, False, False, False, True]),
-            "fields": st.fixed_dictionaries(fields_by_type[type_]),
-        }
-    )
+sends = st.fixed_dictionaries(
+    {
+        "do": st.just("send"),
+        "command": commands(),
+        "run": st.sampled_from(RUNS),
+        "again": st.integers(-12, 3),
+        "asks": st.booleans(),
+        "misplaced": st.sampled_from([False, False, False, False, True]),
+    }
 )
 bad = st.fixed_dictionaries(
     {
@@ -110,15 +82,16 @@ def play(deployment: Deployment, steps: list[dict[str, Any]], *, prompt: bool = 
             deployment.send_raw(key, value, headers, step["partition"])
         else:
             run, command_id = step["run"], None
+            type_, fields = step["command"]
             if sent and step["again"] > 0:
                 run, command_id = sent[-min(step["again"], len(sent))]
             command_id = deployment.send(
-                step["type"],
+                type_,
                 run,
                 command_id=command_id,
                 asks=step["asks"],
                 misplaced=step["misplaced"],
-                **step["fields"],
+                **fields,
             )
             sent.append((run, command_id))
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -15,25 +13,26 @@ from streams.lane_tables import ANSWERS, PROGRESS
 from streams.partitioner import partition_for
 from streams.verify.families import RULES
 from streams.verify.findings import Place
-from streams.verify.report import Report
 from streams.verify.verifier import Verifier
+from tests.verification.breaking import (
+    Break,
+    Breaks,
+    body_of,
+    last,
+    name_of,
+    of_run,
+    report_on,
+    require_found,
+    says,
+    state_of,
+    with_fields,
+)
 from tests.verification.made_deployment import COMMANDS, PARTITIONS, Deployment
 from tests.verification.made_topics import CHANGELOG, At, Made, Topics
+from tests.verification.test_wrong_slots import SLOT_BREAKS
 
-Break = Callable[[Topics], Place]
-"""Breaks a history in one way; returns the record that is to be reported."""
-
-BREAKS: list[tuple[str, Break]] = []
-
-
-def breaks(rule: str) -> Callable[[Break], Break]:
-    """Marks a function as breaking a rule."""
-
-    def mark(function: Break) -> Break:
-        BREAKS.append((rule, function))
-        return function
-
-    return mark
+BREAKS = Breaks()
+breaks = BREAKS.of
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +46,10 @@ def right() -> Deployment:
             made.send("events.append", run, command_id=f"{run}-{line}", event=log(f"line {line}"))
         made.work()
     for number in range(3):
-        end = {"status": "completed", "result": {"rows": number}}
-        made.send("terminal.set", f"run-{number}", command_id=f"run-{number}-end", **end)
+        result = {"rows": number}
+        made.send(
+            "terminal.set", f"run-{number}", command_id=f"run-{number}-end", status="completed", result=result
+        )
         made.send("events.append", f"run-{number}", command_id=f"run-{number}-late", event=log("late"))
     made.send("run.submit", "asked", command_id="asked-submit", asks=True, name="n")
     made.send("events.append", "asked", command_id="asked-1", asks=True, event=log("one"))
@@ -74,13 +75,8 @@ def log(line: str) -> dict[str, str]:
     return {"type": "log", "line": line}
 
 
-def verify(made: Deployment, topics: Topics) -> Report:
-    """The report on topics."""
-    return Verifier(topics, made.repeats).run()
-
-
 def test_the_history_is_right_before_it_is_broken(right: Deployment) -> None:
-    report = verify(right, right.topics)
+    report = report_on(right, right.topics)
     assert report.violations == 0
     fates = {fate: number for fate, number in report.commands.items() if number}
     assert fates == {
@@ -95,53 +91,12 @@ def test_the_history_is_right_before_it_is_broken(right: Deployment) -> None:
 
 def test_every_rule_is_broken_by_a_test() -> None:
     asked_for = {"served"}
-    assert {rule for rule, _ in BREAKS} | asked_for == {rule.name for rule in RULES}
+    assert {rule for rule, _ in (*BREAKS, *SLOT_BREAKS)} | asked_for == {rule.name for rule in RULES}
 
 
-@pytest.mark.parametrize(("rule", "break_it"), BREAKS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(("rule", "break_it"), BREAKS, ids=name_of)
 def test_what_is_broken_is_found_by_its_rule_alone(right: Deployment, rule: str, break_it: Break) -> None:
-    topics = right.topics.copy()
-    place = break_it(topics)
-    report = verify(right, topics)
-    found = [violation for count in report.rules.values() for violation in count.shown]
-    assert {violation.rule for violation in found} == {rule}, found
-    assert place in [violation.place for violation in found], found
-
-
-def body_of(record: Made) -> dict[str, Any]:
-    """The JSON object that a record holds; empty when it holds none."""
-    try:
-        body = json.loads(record.own_value or b"")
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
-def of_run(run: str, **fields: Any) -> Callable[[Made], bool]:
-    """Whether a record is under a run's id and its JSON has these fields."""
-    return lambda record: record.own_key == run.encode() and says(**fields)(record)
-
-
-def says(**fields: Any) -> Callable[[Made], bool]:
-    """Whether a record's JSON has these fields."""
-    return lambda record: all(body_of(record).get(name, "") == value for name, value in fields.items())
-
-
-def state_of(key: bytes) -> Callable[[Made], bool]:
-    """Whether a record of the changelog has this key."""
-    return lambda record: record.own_key == key
-
-
-def last(topics: Topics, topic: str, wanted: Callable[[Made], bool]) -> tuple[At, Made]:
-    """The last record of its partition that is wanted."""
-    at, _ = topics.find(topic, wanted)
-    return at, [record for record in topics.logs[at] if wanted(record)][-1]
-
-
-def with_fields(record: Made, **fields: Any) -> Made:
-    """The record with other fields in its JSON."""
-    body = {**body_of(record), **fields}
-    return replace(record, own_value=json.dumps(body).encode())
+    require_found(right, rule, break_it)
 
 
 @breaks("seq")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agents.families import FAMILIES
 from agents.run import tables
@@ -13,9 +14,9 @@ from streams.verify.cut import Cut
 from streams.verify.digests import NOTHING
 from streams.verify.family import Made, Reply, Rows, VerifiedFamily
 from streams.verify.findings import Tally
-from streams.verify.reading import ReadChange, Reading, ReadRecords
+from streams.verify.reading import ReadChange, ReadCommand, Reading, ReadRecords
 from streams.verify.rows import CommandSeen, Says
-from streams.verify.run import rules
+from streams.verify.run import contents, rules, slot_rules
 from streams.verify.run.asking import SERVED
 from streams.verify.run.readers import output_reader, table_readers
 from streams.verify.run.rows import (
@@ -29,6 +30,9 @@ from streams.verify.run.rows import (
     EventSeen,
     Kind,
 )
+from streams.verify.run.slot_rows import SLOT_CHANNELS
+from streams.verify.run.slot_tables import slot_readers
+from streams.verify.run.slot_uses import use_readers
 from streams.verify.run.view import RunView
 
 _FAMILY = next(family for family in FAMILIES if family.name == "run")
@@ -39,10 +43,10 @@ class RunFamily(VerifiedFamily[RunView]):
 
     output_topics = (RUN_EVENTS.name, RUN_TERMINALS.name, RUN_DISPATCH.name)
     state_tables = tuple(table for table in vars(tables).values() if isinstance(table, Table))
-    rules = (*rules.RULES, SERVED)
+    rules = (*rules.RULES, slot_rules.STORED, slot_rules.COUNT, SERVED)
 
     def __init__(self) -> None:
-        super().__init__(_FAMILY, EVENTS, TERMINALS, DISPATCHES, HEADS, KEPT, ENDS, WAITS)
+        super().__init__(_FAMILY, EVENTS, TERMINALS, DISPATCHES, HEADS, KEPT, ENDS, WAITS, *SLOT_CHANNELS)
         types = {model: number for number, model in enumerate(_FAMILY.commands.models)}
         self._submit, self._append = types[RunSubmit], types[EventsAppend]
         self._ending = {types[TerminalSet], types[RunCancel]}
@@ -53,7 +57,15 @@ class RunFamily(VerifiedFamily[RunView]):
 
     def tables(self, partition: int, reading: Reading) -> Mapping[str, ReadChange]:
         """See `VerifiedFamily`."""
-        return table_readers(partition, reading)
+        return {**table_readers(partition, reading), **slot_readers(partition, reading)}
+
+    def commands_read(self, reading: Reading) -> Mapping[str, ReadCommand]:
+        """See `VerifiedFamily`."""
+        return use_readers(self.family.commands, reading)
+
+    def content_of(self, result: Mapping[str, Any]) -> int:
+        """See `VerifiedFamily`."""
+        return contents.content_of(result)
 
     def view(self, rows: Rows, cut: Cut) -> RunView:
         """See `VerifiedFamily`."""
@@ -74,9 +86,18 @@ class RunFamily(VerifiedFamily[RunView]):
         rules.check_terminal(view, tally)
         rules.check_dispatch(view, tally)
         rules.check_state(view, tally)
+        slot_rules.check_slots(view, tally)
 
     def reply(self, view: RunView, command: CommandSeen) -> Reply:
         """See `VerifiedFamily`."""
+        reply, slots = self._reply(view, command), view.slots
+        if slots is None or not slots.is_known:
+            return reply
+        shown = slots.shown_to(command)
+        says = reply.says | Says.ANEW if shown.is_anew else reply.says
+        return reply._replace(says=says, content=shown.content, other=shown.other, grants=shown.grants)
+
+    def _reply(self, view: RunView, command: CommandSeen) -> Reply:
         either = Says.YES | Says.NO
         if (command.command, command.correlation) in view.waits:
             return Reply(either | Says.LATER)

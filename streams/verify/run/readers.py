@@ -151,7 +151,7 @@ def _heads(partition: int, reading: Reading) -> ReadChange:
         if run is None or not reading.is_own(run, STATE_CHANGELOG.name, partition, offset):
             return
         if value is None:
-            write(digest(run), offset, -1, NOTHING, 0, partition, False, False)
+            write(digest(run), offset, -1, NOTHING, 0, 0, 0, partition, False, False)
             return
         head = tables.HEADS.decode(value)
         status = digest(head.status) if head.status is not None else NOTHING
@@ -161,6 +161,8 @@ def _heads(partition: int, reading: Reading) -> ReadChange:
             head.latest_seq,
             status,
             head.submit_seq,
+            head.calls,
+            head.traces,
             partition,
             head.ended_at is not None,
             head.evicted,

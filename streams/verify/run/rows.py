@@ -77,12 +77,16 @@ class HeadSeen(NamedTuple):
     """Of the latest event; -1 when the head was deleted."""
     status: int
     submit_seq: int
+    calls: int
+    """How many calls the run has."""
+    traces: int
+    """How many traces it has had."""
     partition: int
     ended: int
     evicted: int
 
 
-HEADS: Channel[HeadSeen] = Channel(HeadSeen, "qqqqqHBB")
+HEADS: Channel[HeadSeen] = Channel(HeadSeen, "qqqqqqqHBB")
 
 
 class KeptSeen(NamedTuple):

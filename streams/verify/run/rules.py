@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agents.run.eviction import FORGOTTEN_AFTER_MS
 from agents.run.results import first_kept
 from schemas.topics import RUN_DISPATCH, RUN_EVENTS, RUN_TERMINALS, STATE_CHANGELOG
 from streams.verify.digests import TIMER
@@ -203,7 +202,7 @@ def check_state(view: RunView, tally: Tally) -> None:
     place = view.head_place
     last = done[-1] if done else None
     if head is None:
-        if last is not None and not _may_be_forgotten(view, last):
+        if last is not None and not view.is_forgotten_after(last):
             what = f"nothing is stored of a run with {len(done)} events"
             tally.violation(STATE, view.place(last), what, place)
         elif view.kept or view.stored_end is not None:
@@ -220,12 +219,6 @@ def check_state(view: RunView, tally: Tally) -> None:
         return
     _check_status(view, tally, last)
     _check_kept(view, tally, head.seq)
-
-
-def _may_be_forgotten(view: RunView, last: EventSeen) -> bool:
-    """Whether a run with this last event may be one that nobody remembers any more."""
-    ended_at = view.time_of(last)
-    return last.kind == Kind.TERMINAL and (ended_at is None or view.clock - ended_at >= FORGOTTEN_AFTER_MS)
 
 
 def _check_status(view: RunView, tally: Tally, last: EventSeen | None) -> None:

@@ -29,6 +29,7 @@ from streams.verify.run.rows import (
     StoredEnd,
     TerminalSeen,
 )
+from streams.verify.run.slots import slots_of
 
 RUNNING = digest("running")
 
@@ -73,6 +74,9 @@ class RunView(EntityView):
         head = heads[-1] if heads else None
         self.head = head if head is not None and head.seq >= 0 else None
         self.head_place = Place("state-changelog", partition, head.offset if head is not None else 0)
+        if self.head is not None and not self.head.seq and self._ended_long_ago():
+            self.earlier += self.events
+            self.events, self.begins_unseen = [], False
         self.forgets_all = self.head is not None and bool(self.head.evicted)
         self.kept = {change.seq: change for change in rows.get(KEPT, ())}
         self.kept = {seq: change for seq, change in self.kept.items() if change.content != NOTHING}
@@ -83,6 +87,9 @@ class RunView(EntityView):
         waits = {wait.wait: wait for wait in rows.get(WAITS, ())}
         self.waits = {(wait.command, wait.correlation) for wait in waits.values() if wait.command != NOTHING}
         """The questions that wait, by command id and correlation id."""
+        is_known = not self.forgets_all and not self.earlier
+        self.slots = slots_of(self, rows, is_known=is_known)
+        """What the run has beside its events; None when it has nothing."""
         self.done = self._count_done()
         """How many of `events` are up to the watermark."""
 
@@ -163,9 +170,19 @@ class RunView(EntityView):
         again = self.again.get(event.command)
         return self.taken[again[-1] if again and latest else position].timestamp
 
+    def is_forgotten_after(self, last: EventSeen) -> bool:
+        """Whether a run with this last event may be one that nobody remembers any more."""
+        ended_at = self.time_of(last)
+        return last.kind == Kind.TERMINAL and (
+            ended_at is None or self.clock - ended_at >= FORGOTTEN_AFTER_MS
+        )
+
     def place(self, event: EventSeen) -> Place:
         """Where an event is."""
         return Place(RUN_EVENTS.name, event.partition, event.offset)
+
+    def _ended_long_ago(self) -> bool:
+        return bool(self.events) and self.is_forgotten_after(self.events[-1])
 
     def _line_up(self, events: Sequence[EventSeen]) -> None:
         due, before = 1, None
