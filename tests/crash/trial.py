@@ -9,8 +9,9 @@ from pathlib import Path
 
 from tests.contract.topic_reader import TopicReader
 from tests.crash.checker import violations
-from tests.crash.history import TOPICS, History, Place, Row
+from tests.crash.history import History
 from tests.crash.load import Load
+from tests.crash.reading import read_history
 from tests.worker_process import WorkerProcess
 
 PATIENCE_S = 120.0
@@ -26,8 +27,7 @@ class Trial:
         self.brokers, self.prefix, self.partitions = brokers, prefix, partitions
         self.workers: list[WorkerProcess] = []
         self._folder = folder
-        self._names = {topic: f"{prefix}-{topic}" if prefix else topic for topic in TOPICS}
-        self.events = TopicReader(brokers, {"run-events": self._names["run-events"]})
+        self.events = TopicReader(brokers, {"run-events": f"{prefix}-run-events" if prefix else "run-events"})
         self.load = Load(brokers, prefix, partitions, per_second=per_second, seed=seed)
 
     def worker(self) -> WorkerProcess:
@@ -73,7 +73,7 @@ class Trial:
         self.load.stop()
         # What is forwarded arrives before the second markers are sent.
         for _ in range(2):
-            self._wait_for_markers()
+            self.wait_for_markers()
         history = self.history()
         found = violations(history)
         shown = "\n".join(map(str, found[:SHOWN_VIOLATIONS]))
@@ -82,20 +82,10 @@ class Trial:
 
     def history(self) -> History:
         """All that is on the topics now."""
-        reader = TopicReader(self.brokers, self._names)
-        try:
-            rows = {}
-            for topic in TOPICS:
-                reader.catch_up(topic, PATIENCE_S)
-                rows[topic] = [
-                    Row(Place(topic, r.partition, r.offset), r.key, r.value, r.headers)
-                    for r in reader.records(topic)
-                ]
-        finally:
-            reader.close()
-        return History(self.partitions, rows, list(self.load.sent))
+        return read_history(self.brokers, self.prefix, self.partitions, self.load.sent)
 
-    def _wait_for_markers(self) -> None:
+    def wait_for_markers(self) -> None:
+        """Wait until everything is done that was sent before, but for what is forwarded."""
         markers = set(self.load.send_markers())
         looked_at = 0
 
