@@ -13,8 +13,8 @@ from tests.contract.bare_client import partition_of
 from tests.crash.history import History, Place, Row
 
 REPEAT_WINDOW = 1000
-QUESTION = "events.list"
-COMMANDS = ("run.submit", "run.cancel", "events.append", "terminal.set", QUESTION)
+QUESTIONS = ("events.list", "run.status")
+COMMANDS = ("run.submit", "run.cancel", "events.append", "terminal.set", *QUESTIONS)
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,19 @@ def _apply(expected: Expected, row: Row, partitions: int) -> None:
         return
     run, body = expected.runs[row.key], row.body
     command_id = body["commandId"]
-    if body["type"] == QUESTION:
-        _answer(expected, row, ExpectedReply(command_id, True, {"latestSeq": run.latest_seq}))
+    if body["type"] in QUESTIONS:
+        if body["type"] == "run.status" and not run.events:
+            answer = ExpectedReply(command_id, False, {"code": "RUN_NOT_FOUND"})
+        else:
+            answer = ExpectedReply(command_id, True, {"latestSeq": run.latest_seq})
+        _answer(expected, row, answer)
         return
-    number, answer = run.answers.get(command_id, (0, None))
-    if answer is None or run.remembered - number >= REPEAT_WINDOW:
-        answer = _decide(expected, run, row.key, body)
+    number, first = run.answers.get(command_id, (0, None))
+    if first is None or run.remembered - number >= REPEAT_WINDOW:
+        first = _decide(expected, run, row.key, body)
         run.remembered += 1
-        run.answers[command_id] = (run.remembered, answer)
-    _answer(expected, row, answer)
+        run.answers[command_id] = (run.remembered, first)
+    _answer(expected, row, first)
 
 
 def _answer(expected: Expected, row: Row, answer: ExpectedReply) -> None:

@@ -100,6 +100,26 @@ class History:
         """The same history with other records in one topic."""
         return History(self.partitions, {**self.rows, topic: list(rows)}, self.sent)
 
+    def of_keys(self, prefix: bytes) -> History:
+        """What it tells of the runs whose ids begin so."""
+        by_key = {
+            topic: [row for row in rows if (row.key or b"").startswith(prefix)]
+            for topic, rows in self.rows.items()
+        }
+        asked = {row.header("correlation-id") for row in by_key["run-commands"]} - {None}
+        chosen = {
+            **by_key,
+            "replies": [row for row in self.rows["replies"] if row.key in asked],
+            # A state key is the table's name and then the run's id.
+            "state-changelog": [
+                row
+                for row in self.rows["state-changelog"]
+                if row.key is not None and row.key.partition(b"\0")[2].startswith(prefix)
+            ],
+        }
+        sent = [command for command in self.sent if (command.key or b"").startswith(prefix)]
+        return History(self.partitions, chosen, sent)
+
 
 class Violation(NamedTuple):
     """One way in which a history breaks what was promised."""
