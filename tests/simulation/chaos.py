@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from schemas.topics import STATE_CHANGELOG
+from streams.lane import Step
 from tests.simulation.faults import FREEZES_S
 from tests.simulation.memory_kafka import At, Transaction
 from tests.simulation.process import TOMBSTONES_KEPT_MS, Node, Process
@@ -19,6 +21,17 @@ _CLOCK_OFFSETS_MS = (-20_000, -700, 0, 700, 20_000)
 TRANSACTION_TIMEOUT_S = 60.0
 _SEGMENT_MS = 5000
 _LEAPS_MS = (70_000, 130_000, 3_600_000, 90_000_000)
+_STEPS = tuple(f"step {step.name}" for step in Step)
+
+
+@dataclass
+class Ambush:
+    """Something that waits for a process to get to a certain call."""
+
+    call: str
+    passes: int
+    """How many calls it lets pass before."""
+    strike: Callable[[Process], None]
 
 
 class Chaos:
@@ -29,9 +42,14 @@ class Chaos:
         self._random = world.random
         self.done: Counter[str] = Counter()
         """What has happened, and how often."""
+        self._ambushes: list[Ambush] = []
+        self._absences: list[asyncio.Task[None]] = []
+        self._is_crash_due = False
+        self._is_crash_near = False
         self._events: dict[str, Callable[[], None]] = {
             "rebalance": self._rebalance,
             "kill": self._kill,
+            "ambush": self._ambush,
             "power loss": self._power_loss,
             "stop": self._stop,
             "lose disk": self._lose_disk,
@@ -50,6 +68,13 @@ class Chaos:
             "topics anew": self._topics_anew,
         }
 
+    async def end(self) -> None:
+        """Nothing new happens any more; return when all nodes have come back."""
+        self._ambushes.clear()
+        self._is_crash_due = False
+        if self._absences:
+            await asyncio.wait(self._absences)
+
     async def run(self) -> None:
         """Let things happen until it is cancelled."""
         plan, random = self._world.plan, self._random
@@ -60,29 +85,48 @@ class Chaos:
             self._events[event]()
             self._world.kafka.expire(TRANSACTION_TIMEOUT_S)
 
+    def reached(self, process: Process, call: str) -> None:
+        """A process has got to one of its calls."""
+        for ambush in self._ambushes:
+            if ambush.call == call:
+                ambush.passes -= 1
+                if ambush.passes < 0:
+                    self._ambushes.remove(ambush)
+                    self._world.note(process.name, f"is caught at {call}")
+                    ambush.strike(process)
+                return
+
     def _process(self) -> Process | None:
         """A live worker."""
         live = [node.process for node in self._world.nodes if node.process and not node.process.is_dead]
         return self._random.choice(live) if live else None
 
     def _rebalance(self) -> None:
-        """Once or, as in a rolling restart, several times in a row."""
         self._world.note("group", "rebalances")
-        delay = 0.0
-        for _ in range(self._random.randint(1, 4)):
-            self._world.loop.call_later(delay, self._world.group.rebalance)
-            delay += self._random.choice([0.005, 0.04, 0.3])
+        self._world.group.rebalance()
 
     def _kill(self) -> None:
         if process := self._process():
             process.kill()
 
+    def _ambush(self) -> None:
+        """A lane is killed between two steps, soon."""
+        self._lie_in_wait(*_STEPS)
+
+    def _lie_in_wait(self, *calls: str) -> None:
+        random = self._random
+        strike = random.choice([Process.kill, self._lose_power])
+        self._ambushes.append(Ambush(random.choice(calls), random.randint(0, 3), strike))
+
     def _power_loss(self) -> None:
         if process := self._process():
-            process.kill("loses power")
-            for partition, disk in sorted(process.node.disk.items()):
-                lost = disk.lose_writes(self._random.randint(0, 4))
-                self._world.note(process.name, f"lost the last {lost} writes of lane {partition}")
+            self._lose_power(process)
+
+    def _lose_power(self, process: Process) -> None:
+        process.kill("loses power")
+        for partition, disk in sorted(process.node.disk.items()):
+            lost = disk.lose_writes(self._random.randint(0, 4))
+            self._world.note(process.name, f"lost the last {lost} writes of lane {partition}")
 
     def _stop(self) -> None:
         if process := self._process():
@@ -121,15 +165,19 @@ class Chaos:
             self._world.group.rebalance()
 
     def _broker_crash(self) -> None:
-        """At the next commit the broker dies, before it has written all markers."""
-        world = self._world
-        if not world.crash_armed:
-            world.crash_armed = True
-            world.loop.call_later(self._random.choice([0.05, 0.3, 1.0]), self._crash)
+        """Soon after the next commit or abort the broker dies, before it has written all markers."""
+        self._is_crash_due = True
+
+    def delays_marker(self) -> bool:
+        """A marker is to be written; whether it has to wait, since the broker dies before."""
+        if self._is_crash_due:
+            self._is_crash_due, self._is_crash_near = False, True
+            self._world.loop.call_later(self._random.choice([0.001, 0.02, 0.2, 1.0]), self._crash)
+        return self._is_crash_near
 
     def _crash(self) -> None:
         world, random = self._world, self._random
-        world.crash_armed = False
+        self._is_crash_near = False
         share = random.choice([0.0, 0.3, 0.6, 1.0])
 
         def is_lost(transaction: Transaction, at: At) -> bool:
@@ -145,6 +193,9 @@ class Chaos:
             how = "commit" if transaction.commits else "abort"
             world.note("broker", f"lost the {how} marker of {transaction.writer} in {topic} {partition}")
         self._away("crashes")
+        if random.random() < 0.5:
+            # What takes a broker down often takes others down too, with what they were about to write or had written.
+            self._lie_in_wait("step PRODUCED", "step STORED")
 
     def _broker_away(self) -> None:
         self._away("is away")
@@ -194,16 +245,33 @@ class Chaos:
         self._world.spawn(self._world.clients.use_transaction())
 
     def _absence(self) -> None:
-        """A node is away for long, and the changelog forgets deletions meanwhile."""
-        if process := self._process():
-            process.kill("is away for long")
-            self._world.spawn(self._stay_away(process.node))
+        """A node is away for long, perhaps from the middle of a restore on, and the changelog forgets deletions."""
+        process, random, world = self._process(), self._random, self._world
+        if process is None:
+            return
+        if random.random() < 0.3:
+            self._go_away(process)
+            return
+        process.kill("gets a new disk")
+        process.node.disk.clear()
+        world.loop.call_later(0.01, world.start_again, process.node, True)
+        self._ambushes.append(Ambush("read_changelog", random.randint(1, 3), self._go_away))
+
+    def _go_away(self, process: Process) -> None:
+        process.node.is_away = True
+        process.kill("is away for long")
+        self._world.group.leave(process.name)
+        self._absences.append(self._world.spawn(self._stay_away(process.node)))
 
     async def _stay_away(self, node: Node) -> None:
-        await asyncio.sleep(self._random.choice([0.1, 3.0]))
-        self._compaction()
-        self._world.leap(self._random.choice([50_000, 130_000, 600_000]))
-        self._compaction()
+        random, world = self._random, self._world
+        # What is deleted first is forgotten by the third compaction: the second one finds it in a closed segment.
+        for _ in range(3):
+            world.leap(random.choice([130_000, 600_000]))
+            world.clients.send(random.randint(1, 4))
+            await asyncio.sleep(random.choice([0.5, 2.0]))
+            self._compaction()
+        node.come_back()
 
     def _topics_anew(self) -> None:
         """Somebody deletes all topics and makes them again, while no worker runs."""
@@ -214,4 +282,4 @@ class Chaos:
                 node.process._bury()
         world.note("broker", "all topics are made anew")
         world.kafka.make_anew()
-        world.clients.forget_sent()
+        world.spawn(world.clients.start_over())

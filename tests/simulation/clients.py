@@ -38,8 +38,11 @@ class Clients:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._random = world.random
-        self._families = simulated_families()
+        self._random = random = world.random
+        families = simulated_families()
+        self._families = random.choice([families, [random.choice(families)]])
+        """Those of this schedule."""
+        self._keys = sorted(random.sample(range(_KEYS), random.choice([2, 3, _KEYS])))
         self._count = self._random.choice([10, 25, 40, 60])
         self._number = 0
         self._sent: list[Sent] = []
@@ -55,8 +58,12 @@ class Clients:
         """Send all commands."""
         for _ in range(self._count):
             await asyncio.sleep(self._random.choice(_GAPS_S))
-            sent = self._draw()
-            self._world.kafka.append((sent.topic, sent.partition), sent.key, sent.value, sent.headers)
+            self.send(1)
+
+    def send(self, count: int) -> None:
+        """Send so many commands at once."""
+        for _ in range(count):
+            self._append(self._draw())
 
     async def use_transaction(self) -> None:
         """Send some commands in a transaction, which is committed or aborted later; sometimes much later."""
@@ -78,15 +85,23 @@ class Clients:
         for writer in list(self._open):
             self._end(writer, commit=False)
 
-    def forget_sent(self) -> None:
-        """The topics were made anew."""
+    async def start_over(self) -> None:
+        """The topics were made anew, without what had been sent: some of it is sent again, from the first on."""
         self._open.clear()
+        for sent in self._sent[: self._random.randint(0, len(self._sent))]:
+            await asyncio.sleep(self._random.choice(_GAPS_S[:5]))
+            if not self._world.is_troubled:
+                return
+            self._append(sent)
 
     def _end(self, writer: str, *, commit: bool) -> None:
         epoch = self._open.pop(writer, None)
         if epoch is not None:
             self._world.note(writer, "commits" if commit else "aborts")
             self._world.kafka.end(writer, epoch, commit=commit)
+
+    def _append(self, sent: Sent) -> None:
+        self._world.kafka.append((sent.topic, sent.partition), sent.key, sent.value, sent.headers)
 
     def _draw(self) -> Sent:
         """The next record of some client."""
@@ -98,7 +113,7 @@ class Clients:
             return sent
         simulated = random.choice(self._families)
         commands = simulated.family.commands
-        key, body = simulated.draft(random, [f"{simulated.key_prefix}{number}" for number in range(_KEYS)])
+        key, body = simulated.draft(random, [f"{simulated.key_prefix}{number}" for number in self._keys])
         command_id = f"c{self._number}"
         if hits(rates.bug):
             command_id = f"{BUG}{self._number}"

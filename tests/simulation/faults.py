@@ -11,6 +11,7 @@ FREEZES_S = (0.3, 2.0, 7.0, 20.0, 70.0)
 EVENTS = (
     "rebalance",
     "kill",
+    "ambush",
     "power loss",
     "stop",
     "lose disk",
@@ -49,6 +50,8 @@ class Rates:
     chunk_again: float = 0.0
     chunk_late: float = 0.0
     marker_late: float = 0.0
+    rebalance_again: float = 0.0
+    """Right after a rebalance, as in a rolling restart."""
     sent_again: float = 0.0
     bug: float = 0.0
     refused: float = 0.0
@@ -70,6 +73,7 @@ _USUAL = Rates(
     chunk_again=0.08,
     chunk_late=0.15,
     marker_late=0.3,
+    rebalance_again=0.3,
     sent_again=0.12,
     bug=0.05,
     refused=0.03,

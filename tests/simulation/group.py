@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tests.simulation.faults import PAUSES_S
+
 if TYPE_CHECKING:
     from tests.simulation.process import Process
     from tests.simulation.world import World
@@ -89,3 +91,5 @@ class Group:
         for member in members:
             self._world.note(member.name, f"is assigned {sorted(parts[member.name])}")
             member.spawn(member.take_over(parts[member.name]))
+        if self._world.hits(self._world.rates.rebalance_again):
+            self._world.loop.call_later(self._world.random.choice(PAUSES_S), self.rebalance)

@@ -45,6 +45,8 @@ class Node:
         self.backup: dict[int, DiskStore] = {}
         self.clock_offset = 0
         self.process: Process | None = None
+        self.is_away = False
+        """No worker is started on it for now."""
         self._started = 0
 
     def now(self) -> int:
@@ -60,6 +62,13 @@ class Node:
         self._started += 1
         self.process = Process(self, f"{self.name}.{self._started}")
         return self.process
+
+    def come_back(self) -> None:
+        """Start a worker again, unless it came back some other way."""
+        if self.is_away:
+            self.is_away = False
+            if self.process is None or self.process.is_dead:
+                self.start()
 
 
 class Process:
@@ -183,6 +192,9 @@ class Process:
         if world.traces_calls:
             world.note(self.name, f"- {name}")
         if world.is_troubled:
+            world.chaos.reached(self, name)
+            if self.is_dead:
+                raise KilledError
             self._strike(name)
         thread = world.loop.current_thread()
         if thread is None:

@@ -129,7 +129,6 @@ class World:
         self.chaos = Chaos(self)
         self._openings = itertools.count(1)
         self._context = contextvars.copy_context()
-        self.crash_armed = False
 
     def run(self) -> list[str]:
         """Live through the schedule; returns what is wrong, one sentence each, also in `violations`."""
@@ -201,20 +200,22 @@ class World:
         """A node lost its worker; somebody starts another one."""
         delay = self.random.choice([0.05, 0.5, 3.0])
         takes_out = self.random.random() < 0.8
-        self.loop.call_later(delay, self._start_again, node, takes_out)
+        self.loop.call_later(delay, self.start_again, node, takes_out)
 
-    def _start_again(self, node: Node, takes_predecessor_out: bool) -> None:
-        if node.process is None or node.process.is_dead:
+    def start_again(self, node: Node, takes_predecessor_out: bool) -> None:
+        """Start a worker on a node, unless there is one, or the node is away."""
+        if not node.is_away and (node.process is None or node.process.is_dead):
             node.start(takes_predecessor_out=takes_predecessor_out)
 
     async def _live(self) -> list[str]:
         for node in self.nodes:
-            self.loop.call_later(self.random.choice([0.0, 0.2, 2.0]), self._start_again, node, True)
+            self.loop.call_later(self.random.choice([0.0, 0.2, 2.0]), self.start_again, node, True)
         sending = self.spawn(self.clients.run())
         trouble = self.spawn(self.chaos.run())
         await sending
         await asyncio.sleep(self.random.choice([0.0, 1.0, 5.0]))
         trouble.cancel()
+        await self.chaos.end()
         self._calm_down()
         if problem := await self._until_quiet("after the trouble"):
             return [problem, *self.loop.failures]
@@ -230,6 +231,7 @@ class World:
         self.rates = Rates()
         self.clients.end_transactions()
         for node in self.nodes:
+            node.is_away = False
             for disk in node.disk.values():
                 disk.is_broken = False
             if node.process is None or node.process.is_dead:
@@ -270,7 +272,7 @@ class World:
         thread.suspend(0.01)
 
     def _send_marker(self, write: Callable[[], None]) -> None:
-        if self.crash_armed:
+        if self.chaos.delays_marker():
             self.loop.call_later(5.0, write)
         elif self.hits(self.rates.marker_late):
             self.loop.call_later(self.random.choice(PAUSES_S), write)

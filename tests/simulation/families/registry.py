@@ -1,6 +1,6 @@
-"""How a command family takes part in the simulation: each module of this package has one `SIMULATED`.
+"""How a command family takes part in the simulation: by a module in this package that has a `SIMULATED`.
 
-A module that is put here is found; nothing else has to change.
+Such a module is found; nothing else has to change.
 """
 
 from __future__ import annotations
