@@ -18,6 +18,7 @@ _POLL_S = 0.1
 _ROOM_WAIT_S = 0.2
 _COMMIT_EVERY_S = 0.2
 _END_PATIENCE_S = 5.0
+_LEAST_CALL_S = 0.1
 _REVOKE_PATIENCE_S = 3.0
 _CLOSE_PATIENCE_S = 1.0
 _log = logging.getLogger("runlane.executor")
@@ -167,9 +168,12 @@ class DispatchConsumer:
                     ledger.committed(place.offset)
 
     def _on_assign(self, _: Any, partitions: list[Any]) -> None:
+        deadline = time.monotonic() + _END_PATIENCE_S
         for place in partitions:
             try:
-                end = self._consumer.get_watermark_offsets(place, _END_PATIENCE_S)[1]
+                # Together, not each: the group takes a member for dead that does not come back from here.
+                left_s = max(_LEAST_CALL_S, deadline - time.monotonic())
+                end = self._consumer.get_watermark_offsets(place, left_s)[1]
             except KafkaException:
                 end = math.inf
             with self._changed:

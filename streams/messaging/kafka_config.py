@@ -16,6 +16,12 @@ It is also what a reader waits to know that it is at the end, and what a resumed
 """
 _REPLY_FETCH_WAIT_MS = 500
 """The same for one partition that is only followed: latency is as low, and an idle client costs less."""
+LONGEST_POLL_PAUSE_MS = 30_000
+"""How long an executor may be busy between two polls.
+
+The client also waits as long for the answer to its joining: were it lost, with librdkafka's default of 5 minutes, the
+executor would have no partitions for all that time. And so long do the others wait for one that does not rejoin.
+"""
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Largest record that a client sends or takes (spec wire 2)."""
 
@@ -95,6 +101,8 @@ def dispatch_config(settings: Settings, group: str) -> dict[str, Any]:
         "partition.assignment.strategy": "cooperative-sticky",
         "session.timeout.ms": settings.session_timeout_ms,
         "heartbeat.interval.ms": settings.heartbeat_interval_ms,
+        # Kafka demands that it is not shorter than the session.
+        "max.poll.interval.ms": max(LONGEST_POLL_PAUSE_MS, settings.session_timeout_ms),
         "fetch.wait.max.ms": _FETCH_WAIT_MS,
         # What is fetched ahead is fetched again after a pause, so little is fetched ahead.
         "fetch.message.max.bytes": 256 * 1024,
