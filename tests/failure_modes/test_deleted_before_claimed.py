@@ -5,54 +5,11 @@ Elsewhere: a cancel or a clean-up overtakes the start, finds nothing, and the st
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from agents.run.eviction import EVICTED_AFTER_END_MS, EVICTED_AFTER_FINISH_MS, FORGOTTEN_AFTER_MS
-from tests.contract.bare_client import command
-from tests.fuzz.fuzzed_lane import FuzzedLane
-from tests.fuzz.mutations import Draft
-from tests.fuzz.odd_values import KEYS
+from tests.failure_modes.caller import Caller
+from tests.sealed_sessions import sealed
 
-RUN = KEYS[0]
-
-
-class Caller:
-    """Sends commands about one run, and keeps what became visible."""
-
-    def __init__(self) -> None:
-        self.lane = FuzzedLane()
-        self.dispatched = 0
-        self.events: list[dict[str, Any]] = []
-        self._sent = 0
-
-    def ask(self, type_: str, **fields: Any) -> dict[str, Any] | None:
-        """The answer to a command; None while it waits."""
-        self._sent += 1
-        address = (("reply-partition", b"0"), ("correlation-id", b"%d" % self._sent))
-        value = command(type_, RUN, f"c{self._sent}", **fields)
-        fed = self.lane.feed(Draft("run-commands", RUN.encode(), value, address))
-        self.lane.commit()
-        answer = None
-        for output in (*fed.timer_outputs, *fed.outputs):
-            if output.topic == "run-dispatch":
-                self.dispatched += 1
-            elif output.topic == "run-events":
-                self.events.append(json.loads(output.value or b""))
-            elif output.key == b"%d" % self._sent:
-                answer = json.loads(output.value or b"")
-        return answer
-
-    def refusal(self, type_: str, **fields: Any) -> str:
-        """The code of the refusal of a command."""
-        answer = self.ask(type_, **fields)
-        assert answer is not None
-        assert not answer["ok"]
-        return str(answer["error"]["code"])
-
-    def pass_time(self, ms: int) -> None:
-        """Let time pass; what is due happens at the next command."""
-        self.lane.now += ms
+CALL = {"toolId": "t", "inputHash": "h"}
 
 
 def test_a_submit_that_its_cancel_overtook_never_starts() -> None:
@@ -117,3 +74,55 @@ def test_what_was_planned_for_a_forgotten_run_does_not_befall_the_next_of_its_na
         assert answer is not None
         assert answer["result"]["status"] == "running"
     assert [event["seq"] for event in caller.events] == [1, 1]
+
+
+def test_a_result_that_came_before_the_claim_is_nobodys() -> None:
+    caller = Caller()
+    publish = {**CALL, "fencingNumber": 1, "value": "early"}
+    assert caller.refusal("call.publish", **publish) == "CALL_FENCED"
+    assert caller.refusal("call.renew", **CALL, fencingNumber=1) == "CALL_FENCED"
+    claimed = caller.result("call.claim", **CALL, owner="a")
+    assert (claimed["status"], claimed["fencingNumber"]) == ("claimed", 1)
+    assert caller.result("call.await", **CALL) == {"status": "timeout"}
+
+
+def test_a_call_that_was_given_back_before_anybody_else_claims_it_is_there_to_be_claimed() -> None:
+    caller = Caller()
+    caller.result("call.claim", **CALL, owner="a")
+    release = {**CALL, "fencingNumber": 1, "error": "e", "onFailure": "release"}
+    assert caller.result("call.publish", **release) == {"published": False, "answered": 0}
+    assert caller.refusal("call.publish", **CALL, fencingNumber=1, value="late") == "CALL_FENCED"
+    claimed = caller.result("call.claim", **CALL, owner="b")
+    assert (claimed["status"], claimed["fencingNumber"]) == ("claimed", 2)
+
+
+def test_what_a_forgotten_run_had_is_not_there_for_the_next_of_its_name() -> None:
+    caller = Caller()
+    caller.result("call.claim", **CALL, owner="a")
+    caller.result("call.publish", **CALL, fencingNumber=1, value="old")
+    caller.result("child.terminal.set", eventKey="k", data="old")
+    caller.result("retry.put", params="old")
+    caller.result("sessions.put", sessions=[sealed()])
+    caller.result("instance.put", instanceId="old")
+    caller.ask("run.cancel")
+    caller.pass_time(EVICTED_AFTER_END_MS)
+    caller.ask("run.status")
+    caller.pass_time(FORGOTTEN_AFTER_MS)
+
+    assert caller.result("child.terminal.get", eventKey="k") == {"state": None}
+    assert caller.result("retry.claim", maxAttempts=3) == {"claimed": False, "attempts": 0}
+    assert caller.refusal("sessions.get") == "SESSIONS_NOT_FOUND"
+    assert caller.result("instance.get") == {"instance": None}
+    assert caller.refusal("call.publish", **CALL, fencingNumber=1, value="old") == "CALL_FENCED"
+    claimed = caller.result("call.claim", **CALL, owner="b")
+    assert (claimed["status"], claimed["fencingNumber"]) == ("claimed", 1)
+
+
+def test_a_retry_state_that_expired_before_its_claim_is_not_claimed() -> None:
+    caller = Caller()
+    caller.result("retry.put", params="p", ttlMs=60_000)
+    caller.pass_time(59_999)
+    assert caller.result("retry.claim", maxAttempts=9)["attempts"] == 1
+    caller.pass_time(3_600_000)
+    assert caller.result("retry.claim", maxAttempts=9) == {"claimed": False, "attempts": 0}
+    assert "run.retry_params" not in caller.lane.state()

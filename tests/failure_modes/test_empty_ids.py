@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.failure_modes.caller import Caller
 from tests.fuzz.fuzzed_lane import FuzzedLane
 from tests.fuzz.mutations import Draft
 from tests.fuzz.odd_values import KEYS
@@ -44,6 +45,40 @@ def test_an_empty_id_names_nothing(
         assert fed.outcome == code
     lane.commit()
     assert set(lane.state()) == {"lane.progress"}
+
+
+CALL = {"toolId": "t", "inputHash": "h", "owner": "o"}
+
+
+@pytest.mark.parametrize(
+    ("type_", "fields"),
+    [
+        *(("call.claim", {**CALL, name: ""}) for name in CALL),
+        ("call.await", {**CALL, "claim": True, "owner": "", "timeoutMs": 1000}),
+        ("call.publish", {**CALL, "toolId": "", "fencingNumber": 1, "value": 1}),
+        ("call.publish", {**CALL, "fencingNumber": 0, "value": 1}),
+        ("child.terminal.set", {"eventKey": "", "data": 1}),
+        ("child.terminal.set", {"eventKey": " \n", "data": 1}),
+        ("child.terminal.await", {"eventKey": "", "timeoutMs": 1000}),
+        ("instance.put", {"instanceId": ""}),
+    ],
+    ids=str,
+)
+def test_two_that_give_an_empty_name_do_not_meet_under_it(type_: str, fields: dict[str, Any]) -> None:
+    caller = Caller()
+    for _ in range(2):
+        assert caller.refusal(type_, **fields) == "INVALID_COMMAND"
+    assert not any(table.startswith("run.") for table in caller.lane.state())
+
+
+def test_a_signal_without_a_key_is_not_the_result_of_the_empty_key() -> None:
+    caller = Caller()
+    assert caller.result("run.signal", eventKey="", payload=1) == {
+        "signalType": "integration_event",
+        "stored": False,
+    }
+    named = caller.result("child.terminal.get", eventKey="integration_event")
+    assert named["state"]["data"] == 1
 
 
 def test_a_blank_or_a_nul_is_an_id_like_any_other() -> None:

@@ -5,6 +5,8 @@ Elsewhere: the store of seen ids is local, is written apart from the effect, or 
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from streams.lane import Lane, Step
@@ -12,6 +14,7 @@ from streams.ports import LaneLostError
 from tests.integration.lane_rig import DiedError, Rig
 
 EVENT = {"type": "log", "line": "once"}
+CALL = {"toolId": "t", "inputHash": "h"}
 
 
 def work(rig: Rig, lane: Lane) -> None:
@@ -53,16 +56,58 @@ def test_an_id_that_comes_twice_around_a_crash_counts_once(rig: Rig, step: Step)
             raise DiedError
 
     run_id = rig.run_id()
-    rig.send(run_id, "events.append", command_id="append", event=EVENT)
+
+    def send(owner: str) -> None:
+        rig.send(run_id, "events.append", command_id="append", event=EVENT)
+        rig.send(run_id, "call.claim", command_id="claim", headers=rig.address(owner), owner=owner, **CALL)
+
+    send("first")
     lane = rig.owner(at_step=dies)
     with pytest.raises(DiedError):
         lane.process(rig.commands(lane))
-    rig.send(run_id, "events.append", command_id="append", event=EVENT)
+    send("second")
     lane.close()
     work(rig, rig.owner(new_disk=True))
-    rig.send(run_id, "events.append", command_id="append", event=EVENT)
+    send("third")
     work(rig, rig.owner())
     assert [(event["commandId"], event["seq"]) for event in rig.events()] == [("append", 1)]
+    # The id has the call, whoever sends it: one number was handed out, and all three are told the same.
+    told = rig.replies()
+    assert sorted(told) == ["first", "second", "third"]
+    assert told["first"][0]["result"]["fencingNumber"] == 1
+    assert told["first"] == told["second"] == told["third"]
+
+
+def test_a_fencing_number_is_handed_out_once_however_often_the_partition_moves(rig: Rig) -> None:
+    run_id = rig.run_id()
+    old_disk, given = rig.disk, []
+
+    def ask(type_: str, name: str, **fields: Any) -> dict[str, Any]:
+        """What a new owner answers, on an empty disk or on the first one's."""
+        rig.send(run_id, type_, command_id=name, headers=rig.address(name), **CALL, **fields)
+        if name == "third":
+            rig.disk = old_disk
+        work(rig, rig.owner(new_disk=name != "third"))
+        answers: list[dict[str, Any]] = rig.replies()[name]
+        assert len(answers) == 1
+        return answers[0]
+
+    lane = rig.owner()
+    lane.close()
+    for name in ("first", "second", "third"):
+        answer = ask("call.claim", name, owner=name)
+        assert answer["result"]["status"] == "claimed"
+        given.append(answer["result"]["fencingNumber"])
+        assert ask("call.claim", f"beside {name}", owner="other")["result"]["owner"] == name
+        if name != "third":
+            released = ask(
+                "call.publish", f"release {name}", fencingNumber=given[-1], error="e", onFailure="release"
+            )
+            assert released["ok"]
+    assert given == [1, 2, 3]
+    assert ask("call.publish", "late", fencingNumber=2, value="late")["error"]["code"] == "CALL_FENCED"
+    assert ask("call.publish", "right", fencingNumber=3, value="right")["ok"]
+    assert ask("call.claim", "after", owner="other")["result"]["value"] == "right"
 
 
 def test_two_clients_send_one_id_to_two_owners_in_turn(rig: Rig) -> None:

@@ -8,13 +8,18 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from streams.lane import Lane
 from streams.ports import LaneLostError
+from tests.failure_modes.caller import Caller
 from tests.integration.lane_rig import Rig
 
 COMMANDS = 60
 BATCH = 3
 PATIENCE_S = 120.0
+CALL = {"toolId": "t", "inputHash": "h"}
+LEASE_MS = 1000
 
 
 class Owner(threading.Thread):
@@ -53,6 +58,45 @@ class Owner(threading.Thread):
                 return
             except LaneLostError:
                 self.losses += 1
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["in one batch", "in batches of one"])
+@pytest.mark.parametrize("passes_ms", [LEASE_MS - 1, LEASE_MS, 10 * LEASE_MS])
+def test_of_two_that_recover_one_call_one_gets_it(passes_ms: int, commits: bool) -> None:
+    caller = Caller(commits=commits)
+    died = caller.result("call.claim", **CALL, owner="died", leaseMs=LEASE_MS)
+    caller.pass_time(passes_ms)
+    first, second = (caller.result("call.claim", **CALL, owner=owner) for owner in ("first", "second"))
+    if passes_ms < LEASE_MS:
+        assert {first["status"], second["status"]} == {"pending"}
+        return
+    assert (first["status"], first["fencingNumber"]) == ("claimed", died["fencingNumber"] + 1)
+    assert (second["status"], second["owner"]) == ("pending", "first")
+    # Neither he who was thought dead nor he who came second may say what the result is.
+    for number in (died["fencingNumber"], first["fencingNumber"] + 1):
+        assert caller.refusal("call.publish", **CALL, fencingNumber=number, value="wrong") == "CALL_FENCED"
+    caller.result("call.publish", **CALL, fencingNumber=first["fencingNumber"], value="right")
+    assert caller.result("call.await", **CALL)["value"] == "right"
+
+
+@pytest.mark.parametrize("is_released", [False, True], ids=["it ran out", "it was given back"])
+def test_of_two_that_wait_to_recover_one_call_one_gets_it(is_released: bool) -> None:
+    caller = Caller()
+    died = caller.result("call.claim", **CALL, owner="died", leaseMs=LEASE_MS)
+    for owner in ("first", "second"):
+        waits = {"claim": True, "owner": owner, "leaseMs": 10 * LEASE_MS, "timeoutMs": 5 * LEASE_MS}
+        assert caller.ask("call.await", **CALL, **waits) is None
+    if is_released:
+        given_back = {"fencingNumber": died["fencingNumber"], "error": "e", "onFailure": "release"}
+        assert caller.result("call.publish", **CALL, **given_back)["answered"] == 1
+    caller.pass_time(LEASE_MS)
+    assert caller.result("call.claim", **CALL, owner="third")["owner"] == "first"
+    (answer,), nothing = caller.answers[1:3]
+    assert (answer["result"]["status"], answer["result"]["fencingNumber"]) == ("claimed", 2)
+    assert nothing == []
+    caller.pass_time(5 * LEASE_MS)
+    caller.ask("run.status")
+    assert [told["result"] for told in caller.answers[2]] == [{"status": "timeout"}]
 
 
 def test_two_owners_that_take_the_lane_from_each_other_do_everything_once(rig: Rig) -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 import pytest
 
 from tests.contract.bare_client import BareClient, command, new_id
+from tests.failure_modes.caller import Caller
 from tests.fuzz.fuzzed_lane import FuzzedLane
 from tests.fuzz.mutations import Draft
 from tests.fuzz.odd_values import KEYS
@@ -61,6 +62,46 @@ def test_an_event_at_the_moment_of_the_time_out(offset: int, commits: tuple[bool
     in_time = offset < 0
     assert len(answers[b"1"][0]["events"]) == (1 if in_time else 0)  # type: ignore[arg-type]
     assert answers[b"2"][0]["status"] == ("completed" if in_time and ends else "running")
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["in one batch", "in batches of one"])
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+@pytest.mark.parametrize("by", ["run.signal", "child.terminal.set"])
+def test_a_signal_at_the_moment_of_the_time_out_is_told_once_and_not_lost(
+    by: str, offset: int, commits: bool
+) -> None:
+    caller = Caller(commits=commits)
+    for _ in range(2):
+        assert caller.ask("child.terminal.await", eventKey="k", timeoutMs=TIMEOUT_MS) is None
+    caller.pass_time(TIMEOUT_MS + offset)
+    caller.result(by, eventKey="k", payload="it", data="it")
+    caller.pass_time(10 * TIMEOUT_MS)
+    # Whoever was told nothing in time asks again, and is told at once.
+    late = caller.result("child.terminal.await", eventKey="k", timeoutMs=TIMEOUT_MS)
+    assert late["state"]["data"] == "it"
+    for answers in caller.answers[:2]:
+        (answer,) = answers
+        assert answer["result"]["state"] == (late["state"] if offset < 0 else None)
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["in one batch", "in batches of one"])
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+def test_a_result_at_the_moment_of_the_time_out_is_told_once_and_not_lost(offset: int, commits: bool) -> None:
+    caller = Caller(commits=commits)
+    call = {"toolId": "t", "inputHash": "h"}
+    caller.result("call.claim", owner="a", **call)
+    assert caller.ask("call.await", timeoutMs=TIMEOUT_MS, **call) is None
+    # Would take the lease, which holds.
+    assert caller.ask("call.await", timeoutMs=TIMEOUT_MS, claim=True, owner="b", **call) is None
+    caller.pass_time(TIMEOUT_MS + offset)
+    published = caller.result("call.publish", fencingNumber=1, value="it", **call)
+    assert published == {"published": True, "answered": 2 if offset < 0 else 0}
+    caller.pass_time(10 * TIMEOUT_MS)
+    hit = caller.result("call.await", timeoutMs=TIMEOUT_MS, **call)
+    assert (hit["status"], hit["value"]) == ("hit", "it")
+    for answers in caller.answers[1:3]:
+        (answer,) = answers
+        assert answer["result"] == (hit if offset < 0 else {"status": "timeout"})
 
 
 def test_many_waits_that_race_with_events_get_one_answer_each(
