@@ -13,6 +13,7 @@ from schemas.commands import Command, CommandSet
 from schemas.encrypted_sessions import EncryptedSessions
 from schemas.errors import ErrorCode
 from schemas.events import EventInput, TerminalStatus
+from schemas.inspect_commands import INSPECT_COMMANDS
 from schemas.launch_commands import LAUNCH_COMMANDS
 from schemas.lenient import Number, Text, clamped
 from schemas.run_command import ExecutorCommand, RunCommand
@@ -147,6 +148,7 @@ MODELS: tuple[type[Command], ...] = (
     *SESSION_COMMANDS,
     *TRACE_COMMANDS,
     *SIGNAL_COMMANDS,
+    *INSPECT_COMMANDS,
 )
 
 AnyRunCommand: Any = Annotated[Union[(*MODELS,)], Discriminator("type")]

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from schemas.call_results import CALL_RESULTS
 from schemas.child_results import CHILD_RESULTS
+from schemas.inspect_results import INSPECT_RESULTS
 from schemas.launch_results import LAUNCH_RESULTS
 from schemas.results import Result
 from schemas.session_results import SESSION_RESULTS
@@ -126,5 +127,6 @@ RUN_RESULTS: Final[dict[str, type[Result]]] = {
     **SESSION_RESULTS,
     **TRACE_RESULTS,
     **SIGNAL_RESULTS,
+    **INSPECT_RESULTS,
 }
 """What each command answers, by its type."""

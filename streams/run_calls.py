@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from schemas.encrypted_sessions import EncryptedSession
 from schemas.events import TerminalStatus
+from schemas.inspect_results import InspectResult
 from schemas.run_results import (
     AppendResult,
     CancelResult,
@@ -61,6 +62,10 @@ class RunCalls(CommandMethods):
         """How a run stands; with `wait_ms` (at most 2,000) the answer waits so long for its end."""
         fields = {"waitMs": wait_ms or None, "trace": 1 if trace else None}
         return await self._ask(StatusResult, "run.status", run_id, fields, wait_ms, options)
+
+    async def inspect(self, run_id: str, **options: Unpack[CallOptions]) -> InspectResult:
+        """All that is stored about a run, its sizes included; not parameters, results and sessions themselves."""
+        return await self._call(InspectResult, "run.inspect", run_id, {}, options)
 
     async def cancel(
         self, run_id: str, reason: str | None = None, **options: Unpack[CallOptions]

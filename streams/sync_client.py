@@ -123,6 +123,7 @@ class RunlaneSyncClient:
 
     submit = _blocking(RunlaneClient.submit)
     status = _blocking(RunlaneClient.status)
+    inspect = _blocking(RunlaneClient.inspect)
     cancel = _blocking(RunlaneClient.cancel)
     finish = _blocking(RunlaneClient.finish)
     append_event = _blocking(RunlaneClient.append_event)

@@ -16,6 +16,7 @@ from agents.run import (
     ending,
     event_log,
     eviction,
+    inspection,
     instances,
     launch,
     lifecycle,
@@ -27,6 +28,7 @@ from agents.run import (
 from agents.run.refusals import TERMINAL, recall_terminal
 from schemas import call_commands, child_commands, launch_commands, session_commands, trace_commands
 from schemas import run_commands as commands
+from schemas.inspect_commands import RunInspect
 from schemas.signal_commands import RunSignal
 
 RULES: dict[type[Any], Callable[[Request[Any], View], Decision]] = {
@@ -56,6 +58,7 @@ RULES: dict[type[Any], Callable[[Request[Any], View], Decision]] = {
     trace_commands.TraceAdd: traces.add_trace,
     trace_commands.TraceList: traces.list_traces,
     RunSignal: signals.signal,
+    RunInspect: inspection.inspect,
 }
 
 TIMERS: dict[str, Callable[[FiredTimer, View], Decision]] = {

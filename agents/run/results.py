@@ -19,13 +19,13 @@ def first_kept(latest_seq: int) -> int:
     return max(1, latest_seq - MAX_KEPT_EVENTS + 1) if latest_seq else 0
 
 
-def listed(records: Iterable[bytes]) -> list[Any]:
+def listed(records: Iterable[bytes], max_bytes: int = MAX_LISTED_BYTES) -> list[Any]:
     """As many records (JSON) as one answer holds, embedded; one at least, if there is one (spec wire 2)."""
     items: list[Any] = []
     size = 0
     for record in records:
         size += len(record)
-        if items and size > MAX_LISTED_BYTES:
+        if items and size > max_bytes:
             break
         items.append(embed(record))
     return items

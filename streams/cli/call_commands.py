@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from schemas.call_results import CallEntry, CallsResult
+from streams.cli.arguments import RunArgument, TimeoutOption
 from streams.cli.client_work import with_client
 from streams.cli.output import table
-from streams.cli.run_commands import RunArgument, TimeoutOption
 from streams.cli.session import session_of
 from streams.terminal_text import one_line
 

@@ -18,11 +18,15 @@ from streams.cli import (
     demo_commands,
     docs_commands,
     executor_commands,
+    inspect_commands,
+    log_tail_commands,
     run_commands,
     schema_commands,
     settings_commands,
+    signal_commands,
     topics_commands,
     torture_commands,
+    trace_commands,
     verify_commands,
     watch_commands,
     worker_commands,
@@ -42,6 +46,9 @@ app = typer.Typer(
 app.add_typer(run_commands.app)
 app.add_typer(watch_commands.app)
 app.add_typer(call_commands.app)
+app.add_typer(trace_commands.app)
+app.add_typer(inspect_commands.app)
+app.add_typer(signal_commands.app)
 app.add_typer(dead_letter_commands.app, name="dead-letters")
 app.add_typer(broker_commands.app, name="broker")
 app.add_typer(topics_commands.app, name="topics")
@@ -51,6 +58,7 @@ app.add_typer(docs_commands.app, name="docs")
 app.add_typer(settings_commands.app)
 app.add_typer(worker_commands.app)
 app.add_typer(executor_commands.app)
+app.add_typer(log_tail_commands.app)
 app.add_typer(bench_commands.app, name="bench")
 app.add_typer(demo_commands.app)
 app.add_typer(torture_commands.app)

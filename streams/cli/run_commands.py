@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 import uuid
 from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from schemas.json_codec import InvalidJsonError, decode
 from schemas.run_results import SubmitResult
 from schemas.terminals import TerminalState
+from streams.cli.arguments import CommandIdOption, RunArgument, TimeoutOption, named, read_json, sendable
 from streams.cli.client_work import with_client
 from streams.cli.run_views import end_view, status_text, status_view
 from streams.cli.session import Session, session_of
 from streams.client import RunlaneClient
 from streams.terminal_text import one_line
-from streams.user_errors import UserError
 
 app = typer.Typer()
 
@@ -29,57 +26,16 @@ _NOT_COMPLETED = 1
 _NAME_IN_ID = 60
 
 
-def _sendable(parameter: typer.CallbackParam, value: str | None) -> str | None:
-    """The text of a parameter; raises `UserError` when it is not UTF-8."""
-    try:
-        (value or "").encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{_shown_name(parameter)} is not UTF-8: {value!r}.", exit_code=2) from None
-    return value
-
-
-def _named(parameter: typer.CallbackParam, value: str | None) -> str | None:
-    """As `_sendable`, of a parameter that cannot be empty."""
-    if value == "":
-        raise UserError(f"{_shown_name(parameter)} is empty.", "it takes at least one character", exit_code=2)
-    return _sendable(parameter, value)
-
-
-def _shown_name(parameter: typer.CallbackParam) -> str:
-    option = parameter.opts[0]
-    return option if option.startswith("-") else str(parameter.metavar or option)
-
-
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", callback=_named)]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option(
-        min=0.001,
-        metavar="SECONDS",
-        help="How long all of it may take. Default: for connecting and for the answer the setting "
-        "command_timeout_s each; with --wait, for the run's end, for ever.",
-    ),
-]
-CommandIdOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Id of the command; the same id again changes nothing. Default: a new one.", callback=_named
-    ),
-]
-
-
 @app.command()
 def submit(
     context: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="The function that an executor registered.", callback=_named),
+        typer.Argument(metavar="NAME", help="The function that an executor registered.", callback=named),
     ],
     run_id: Annotated[
         str | None,
-        typer.Option(
-            help="The run's id; the same again starts nothing. Default: a new one.", callback=_named
-        ),
+        typer.Option(help="The run's id; the same again starts nothing. Default: a new one.", callback=named),
     ] = None,
     params: Annotated[
         str | None,
@@ -94,7 +50,7 @@ def submit(
     `runlane submit import-orders --params '{"day": "2025-01-31"}' --wait`
     """
     session = session_of(context)
-    given = None if params is None else read_params(params)
+    given = None if params is None else read_json(params, "parameters", "--params '{\"day\": 31}'")
     run_id = run_id or _new_run_id(name)
     time_left = _countdown(timeout)
 
@@ -143,7 +99,7 @@ def cancel(
     run_id: RunArgument,
     reason: Annotated[
         str | None,
-        typer.Option(help="Why; observers see it as the `error` of the run's end.", callback=_sendable),
+        typer.Option(help="Why; observers see it as the `error` of the run's end.", callback=sendable),
     ] = None,
     timeout: Annotated[
         float | None,
@@ -177,34 +133,6 @@ def cancel(
         return text.append_text(status_text(answer.status)).append(".")
 
     session.output.result(answer, view)
-
-
-def read_params(given: str) -> Any:
-    """The value that `--params` stands for: JSON, `@file`, or `@-` for standard input.
-
-    Raises `UserError` when the file cannot be read or the text is not JSON as commands may carry it.
-    """
-    source = "--params"
-    try:
-        if given == "@-":
-            source, data = "standard input", sys.stdin.buffer.read()
-        elif given.startswith("@"):
-            source, data = given[1:], Path(given[1:]).read_bytes()
-        else:
-            data = given.encode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise UserError(
-            f"The parameters cannot be read from {source}: {error.strerror}.", exit_code=2
-        ) from error
-    try:
-        return decode(data)
-    except InvalidJsonError as error:
-        reason = str(error).removeprefix("the value is not JSON: ")
-        raise UserError(
-            f"The parameters are not JSON: {reason}, in {source}.",
-            "quote them for your shell, --params '{\"day\": 31}', or name a file, --params @day.json",
-            exit_code=2,
-        ) from error
 
 
 def _new_run_id(name: str) -> str:

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from schemas.terminals import TerminalState
 from schemas.topics import RUN_EVENTS, RUN_TERMINALS
+from streams.cli.arguments import RunArgument
 from streams.cli.client_work import with_client
-from streams.cli.run_commands import RunArgument
 from streams.cli.run_views import end_line, ends_view, event_fields, event_line
 from streams.cli.session import session_of
 from streams.client import RunlaneClient

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 from schemas.export import exported
 from streams import topic_admin
+from streams.launching.session_keys import KeyRing
 from streams.messaging.topic_scan import scan_topic
 from streams.settings import Settings
 from streams.sync_client import RunlaneSyncClient
@@ -83,6 +84,67 @@ def test_the_calls_of_a_run(cli: CommandLine, client: RunlaneSyncClient, run_id:
     assert "2 calls" in shown
     assert "s left" in shown
     assert "host\n1" not in shown
+
+
+def test_a_timeline_of_traces(cli: CommandLine, client: RunlaneSyncClient, run_id: str) -> None:
+    assert cli.json("traces", run_id) == {"traces": [], "more": False}
+    assert "no traces" in cli("traces", run_id)
+    client.add_trace(run_id, "load[red]", 300, ts=1000, more={"rows": 3})
+    client.add_trace(run_id, "dispatch", 100, ts=900, source="coordinator")
+    client.add_trace(run_id, "send", 0, ts=1300)
+    listed = cli.json("traces", run_id)["traces"]
+    assert [trace["phase"] for trace in listed] == ["dispatch", "load[red]", "send"]
+    assert listed[1]["rows"] == 3
+    shown = cli("traces", run_id)
+    assert "400 ms" in shown
+    assert '{"rows":3}' in shown
+    bars = [line.count("█") for line in shown.splitlines()[1:4]]
+    assert bars == [10, 30, 1]
+
+
+def test_a_signal_reaches_who_waits_for_it(cli: CommandLine, client: RunlaneSyncClient, run_id: str) -> None:
+    cli("submit", "import", "--run-id", run_id)
+    answer = cli.json("signal", run_id, "approval", '{"by": "zoë"}')
+    assert answer == {"signalType": "integration_event_approval", "stored": True}
+    state = client.get_child(run_id, "approval")
+    assert state is not None
+    assert state.data == {"by": "zoë"}
+    assert "wait_for('tick')" in cli("signal", run_id, "x", "@-", "--type", "tick", stdin="7")
+    state = client.get_child(run_id, "tick")
+    assert state is not None
+    assert state.data == 7
+    assert "payload" in cli.error("signal", run_id, "approval", "{by: zoë}", code=2)["message"]
+    cli("cancel", run_id)
+    assert cli.error("signal", run_id, "approval")["code"] == "RUN_ENDED"
+
+
+def test_everything_that_is_stored_about_a_run_but_nothing_secret(
+    cli: CommandLine, client: RunlaneSyncClient, run_id: str
+) -> None:
+    assert cli.error("inspect", run_id)["code"] == "RUN_NOT_FOUND"
+    secret = f"pw-{run_id}"
+    session = KeyRing({"key-1": bytes(32)}).encrypt(run_id, "main", {"password": secret})
+    client.launch(run_id, "import", {"token": secret}, sessions=[session])
+    client.set_child(run_id, "child[red]", {"secret": secret})
+    client.claim_call(run_id, "fetch", "5e1f", "host:1", lease_ms=3_600_000)
+    found = cli.json("inspect", run_id)
+    assert (found["status"], found["attempt"], found["calls"]) == ("running", 1, 1)
+    assert found["sessions"]["sessionCount"] == 1
+    assert found["retry"]["attempts"] == 0
+    assert found["instance"]["attempt"] == 1
+    assert [child["eventKey"] for child in found["children"]] == ["child[red]"]
+    parts = {part["what"]: part for part in found["stored"]}
+    assert {"events", "calls", "children", "retry", "sessions", "instance", "traces"} <= parts.keys()
+    assert all(part["bytes"] > 0 for part in parts.values())
+    shown = cli("inspect", run_id)
+    assert "present (1), encrypted" in shown
+    assert "child[red]" in shown
+    for told in (shown, json.dumps(found)):
+        assert secret not in told
+        assert session.ciphertext not in told
+    client.cancel(run_id)
+    client.finish(run_id)
+    assert "evicted" in cli("inspect", run_id)
 
 
 def test_submitting_again_starts_nothing(cli: CommandLine, run_id: str) -> None:

@@ -42,6 +42,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "trace.add": {"trace": {"source": "coordinator", "phase": "p", "ts": 1, "ms": 2}},
     "trace.list": {},
     "run.signal": {},
+    "run.inspect": {},
 }
 
 TEXTS = [
