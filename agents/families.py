@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agents.machine import Machine
+from agents.rate.machine import RateMachine
 from agents.run.machine import RunMachine
 from schemas.commands import CommandSet
+from schemas.rate_commands import RATE_COMMANDS
 from schemas.run_commands import RUN_COMMANDS
 
 
@@ -20,4 +22,7 @@ class Family:
     machine: Machine
 
 
-FAMILIES: tuple[Family, ...] = (Family("run", RUN_COMMANDS, RunMachine()),)
+FAMILIES: tuple[Family, ...] = (
+    Family("run", RUN_COMMANDS, RunMachine()),
+    Family("rate", RATE_COMMANDS, RateMachine()),
+)

@@ -96,6 +96,8 @@ class LateAnswer(Value, frozen=True):
     reply_to: ReplyAddress
     command_id: str
     answer: Answer
+    is_remembered: bool = False
+    """The command was no question: when it comes again, it gets this answer."""
 
 
 class Decision:
@@ -148,9 +150,11 @@ class Decision:
         self.answer = refusal(code, message, **more)
         return self
 
-    def answer_late(self, reply_to: ReplyAddress, command_id: str, answer: Answer) -> None:
-        """Answer an earlier command that waited."""
-        self.late_answers.append(LateAnswer(reply_to, command_id, answer))
+    def answer_late(
+        self, reply_to: ReplyAddress, command_id: str, answer: Answer, *, remember: bool = False
+    ) -> None:
+        """Answer an earlier command that waited; `remember` the answer when the command was no question."""
+        self.late_answers.append(LateAnswer(reply_to, command_id, answer, remember))
 
 
 class Machine(Protocol):

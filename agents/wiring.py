@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agents.rate import agent as rate_agent
 from agents.run import agent as run_agent
 from streams.worker_app import WorkerApp
 
@@ -9,3 +10,4 @@ from streams.worker_app import WorkerApp
 def declare_all(worker: WorkerApp) -> None:
     """Declare all agents."""
     run_agent.declare(worker)
+    rate_agent.declare(worker)

@@ -33,6 +33,12 @@ class ErrorCode(StrEnum):
     SESSION_NOT_ENCRYPTED = "SESSION_NOT_ENCRYPTED"
     SESSIONS_NOT_FOUND = "SESSIONS_NOT_FOUND"
     INVALID_TRACE = "INVALID_TRACE"
+    RATE_RULES_REQUIRED = "RATE_RULES_REQUIRED"
+    RATE_RULES_CHANGED = "RATE_RULES_CHANGED"
+    RATE_TOO_MANY_RULES = "RATE_TOO_MANY_RULES"
+    RATE_NEVER_GRANTED = "RATE_NEVER_GRANTED"
+    RATE_QUEUE_FULL = "RATE_QUEUE_FULL"
+    RATE_GRANT_NOT_FOUND = "RATE_GRANT_NOT_FOUND"
     OUTPUT_TOO_LARGE = "OUTPUT_TOO_LARGE"
     INTERNAL_ERROR = "INTERNAL_ERROR"
     COMMANDS_EXPIRED = "COMMANDS_EXPIRED"
@@ -153,6 +159,36 @@ ERRORS: dict[ErrorCode, ErrorInfo] = {
     ErrorCode.INVALID_TRACE: ErrorInfo(
         "The trace lacks a field, is another run's, or has more than 32 KiB.",
         "Send `source`, `phase`, `ts` and `ms`; leave large details out.",
+        ("reply",),
+    ),
+    ErrorCode.RATE_RULES_REQUIRED: ErrorInfo(
+        "The command names no rules, and none are stored for the bucket.",
+        "Send `rules`, or store the bucket's rules with `runlane rates apply`.",
+        ("reply",),
+    ),
+    ErrorCode.RATE_RULES_CHANGED: ErrorInfo(
+        "The stored rules have another version (`error.version`) than `expectedVersion`.",
+        "Read the rules, and decide again whether to replace them.",
+        ("reply",),
+    ),
+    ErrorCode.RATE_TOO_MANY_RULES: ErrorInfo(
+        "256 different rules (rule id, kind, window) of the bucket are in use.",
+        "Name the same few rules in every command; a rule that counts nothing any more is forgotten.",
+        ("reply",),
+    ),
+    ErrorCode.RATE_NEVER_GRANTED: ErrorInfo(
+        "A rule allows fewer permits (`error.limit`) than the command wants at least (`error.minimum`).",
+        "Ask for less, or raise the rule's `requestsPerWindow` or `maxConcurrency`.",
+        ("reply",),
+    ),
+    ErrorCode.RATE_QUEUE_FULL: ErrorInfo(
+        "10,000 commands wait for the bucket, or 2,000 of the same run (`error.waiting`, `error.limit`).",
+        "Ask again later; ask for blocks of permits instead of single ones.",
+        ("reply",),
+    ),
+    ErrorCode.RATE_GRANT_NOT_FOUND: ErrorInfo(
+        "The lease has ended, or the acquire cannot be settled: settled before, without a grant, or too old.",
+        "Settle a lease before it expires, and an acquire soon; nothing is owed for one that is forgotten.",
         ("reply",),
     ),
     ErrorCode.OUTPUT_TOO_LARGE: ErrorInfo(

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel, TypeAdapter
 
-from schemas import stored_calls, stored_launch  # noqa: F401 - their records are exported, too.
+from schemas import stored_calls, stored_launch, stored_rates  # noqa: F401 - their records are exported, too.
 from schemas.call_results import CallOutcome
 from schemas.child_results import ChildState
 from schemas.commands import CommandSet
@@ -24,6 +24,8 @@ from schemas.dispatches import Dispatch
 from schemas.envelope import MAX_COMMAND_ID_CHARACTERS, MAX_KEY_BYTES
 from schemas.events import RunEvent
 from schemas.launch_results import RetryParams
+from schemas.rate_commands import RATE_COMMANDS
+from schemas.rate_results import RATE_RESULTS
 from schemas.replies import Reply
 from schemas.run_commands import RUN_COMMANDS
 from schemas.run_results import RUN_RESULTS
@@ -55,7 +57,8 @@ def exported() -> dict[str, bytes]:
     for commands in _COMMAND_SETS:
         for command, model in commands.by_type.items():
             files[f"command.{command}.json"] = _command(commands, model)
-    files |= {f"result.{command}.json": _of_model(model) for command, model in RUN_RESULTS.items()}
+    results = RUN_RESULTS | RATE_RESULTS
+    files |= {f"result.{command}.json": _of_model(model) for command, model in results.items()}
     return {name: _file(files[name]) for name in sorted(files)}
 
 
@@ -185,9 +188,10 @@ def _field_docs(owner: type) -> dict[str, str]:
     return docs
 
 
-_COMMAND_SETS = (RUN_COMMANDS,)
+_COMMAND_SETS = (RUN_COMMANDS, RATE_COMMANDS)
 _VALUES: dict[str, Callable[[], Schema]] = {
     "AnyRunCommand": lambda: _any_command(RUN_COMMANDS),
+    "AnyRateCommand": lambda: _any_command(RATE_COMMANDS),
     "RunEvent": lambda: _of_model(RunEvent),
     "TerminalState": lambda: _of_model(TerminalState),
     "Dispatch": lambda: _of_model(Dispatch),

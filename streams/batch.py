@@ -245,7 +245,7 @@ class Batch:
         answer = decision.answer
         self._take(family, envelope.key, decision, envelope.reply_to, envelope.command_id)
         if answer is not None and not is_question:
-            self._repeats.remember(family, envelope, answer, self.clock)
+            self._repeats.remember(family, envelope.key, envelope.command_id, answer, self.clock)
         if answer is None or answer.ok:
             self.counts.applied += 1  # Also a question that waits.
         else:
@@ -307,6 +307,10 @@ class Batch:
             self._reply(late.reply_to, late.command_id, late.answer)
         if reply_to is not None and decision.answer is not None:
             self._reply(reply_to, command_id, decision.answer)
+        # From here on nothing may fail: what is remembered or forgotten is not undone.
+        for late in decision.late_answers:
+            if late.is_remembered:
+                self._repeats.remember(family, key, late.command_id, late.answer, self.clock)
         if decision.forgets:
             self._repeats.forget(family, key)
 

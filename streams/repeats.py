@@ -59,12 +59,12 @@ class Repeats:
             body[field] = family.machine.recall(what, key, overlay)
         return Answer(known.ok, body)
 
-    def remember(self, family: Family, envelope: Envelope, answer: Answer, now: int) -> None:
+    def remember(self, family: Family, key: str, command_id: str, answer: Answer, now: int) -> None:
         """Keep the answer to a command; what an answer holds by reference is not copied.
 
         The last step of a command: it is not undone.
         """
-        name, key = family.name, envelope.key
+        name = family.name
         number = self._latest(name, key) + 1
         if number == 1:
             self._timers.schedule(_TIMER_FAMILY + name, key, _TIMER_NAME, now + self._limits.repeat_ms)
@@ -72,7 +72,7 @@ class Repeats:
         if by_reference:
             body = {field: value for field, value in body.items() if field not in by_reference}
         remembered = Remembered(number, now, answer.ok, body, by_reference)
-        self._overlay.put(ANSWERS, (name, key, envelope.command_id), remembered)
+        self._overlay.put(ANSWERS, (name, key, command_id), remembered)
         if number % _PRUNE_EVERY == 0:
             limits = self._limits
             self._prune(name, key, number - limits.repeat_limit, now - limits.repeat_ms)

@@ -43,6 +43,8 @@ class SmallLane:
         """What the last command or timer touched."""
         self.forgotten: list[str] = []
         """Keys whose remembered answers were dropped."""
+        self.remembered: list[str] = []
+        """Ids of commands that waited and whose late answers are remembered."""
         self.last_answer: Answer | None = None
         self._addresses: dict[bytes, str] = {}
         self._commands = 0
@@ -153,6 +155,8 @@ class SmallLane:
             to, answer = late.reply_to, late.answer
             assert self._addresses[to.correlation_id] == late.command_id, "answered at another's address"
             self.late.append((late.command_id, _reply(answer)))
+            if late.is_remembered:
+                self.remembered.append(late.command_id)
             self._note(to.correlation_id, encode([to.partition, late.command_id, answer.ok, answer.body]))
         if decision.answer is not None:
             self._note(b"answer", encode([decision.answer.ok, decision.answer.body]))

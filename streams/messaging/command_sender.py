@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from schemas.commands import CommandSet
 from schemas.json_codec import encode
+from schemas.rate_commands import RATE_COMMANDS
 from schemas.replies import CORRELATION_ID, REPLY_PARTITION, Reply
 from schemas.run_commands import RUN_COMMANDS
 from schemas.topics import REPLIES
@@ -33,7 +34,7 @@ from streams.messaging.reply_inbox import ReplyInbox
 from streams.partitioner import partition_for
 from streams.settings import Settings
 
-COMMAND_SETS: tuple[CommandSet, ...] = (RUN_COMMANDS,)
+COMMAND_SETS: tuple[CommandSet, ...] = (RUN_COMMANDS, RATE_COMMANDS)
 """The command topics that a client can send to."""
 
 _SETS_BY_TYPE = {type_: commands for commands in COMMAND_SETS for type_ in commands.by_type}

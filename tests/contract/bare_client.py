@@ -40,7 +40,7 @@ class Asked:
 
 
 class BareClient:
-    """Sends commands to `<prefix>-run-commands` and reads the topics of the prefix."""
+    """Sends commands, to `<prefix>-run-commands` unless their type belongs elsewhere, and reads all topics."""
 
     def __init__(self, brokers: str, prefix: str, partitions: int, *, reply_partition: int = 0) -> None:
         self.partitions = partitions
@@ -123,7 +123,14 @@ class BareClient:
         """Send a command without a reply address (unless `headers` has one); returns its command id."""
         command_id = command_id or new_id()
         value = command(type_, run_id, command_id, **fields)
-        self.send(value, key=run_id.encode(), headers=headers, partition=partition, compression=compression)
+        self.send(
+            value,
+            key=run_id.encode(),
+            headers=headers,
+            partition=partition,
+            topic=topic_of(type_),
+            compression=compression,
+        )
         return command_id
 
     def ask(
@@ -145,6 +152,7 @@ class BareClient:
             command_id=command_id,
             headers=headers,
             partition=partition,
+            topic=topic_of(type_),
             compression=compression,
         )
 
@@ -156,12 +164,18 @@ class BareClient:
         command_id: str = "",
         headers: Headers = (),
         partition: int | None = None,
+        topic: str = "run-commands",
         compression: str = "none",
     ) -> Asked:
         """Send any record with a reply address of its own (after other `headers`)."""
         correlation_id, address = self.reply_address()
         sent = self.send(
-            value, key=key, headers=[*headers, *address], partition=partition, compression=compression
+            value,
+            key=key,
+            headers=[*headers, *address],
+            partition=partition,
+            topic=topic,
+            compression=compression,
         )
         return Asked(command_id, correlation_id, sent)
 
@@ -282,9 +296,15 @@ class BareClient:
         }
 
 
-def command(type_: str, run_id: str, command_id: str, **fields: Any) -> bytes:
+def topic_of(type_: str) -> str:
+    """The topic of a command, without prefix."""
+    return "rate-commands" if type_.startswith("rate.") else "run-commands"
+
+
+def command(type_: str, key: str, command_id: str, **fields: Any) -> bytes:
     """The value of a command record."""
-    body = {"type": type_, "commandId": command_id, "runId": run_id, **fields}
+    id_field = "bucketId" if topic_of(type_) == "rate-commands" else "runId"
+    body = {"type": type_, "commandId": command_id, id_field: key, **fields}
     return json.dumps(body, ensure_ascii=False).encode()
 
 

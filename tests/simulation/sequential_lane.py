@@ -96,9 +96,7 @@ class SequentialLane:
         if answer is None:
             return
         if not is_question:
-            window = self._known[family.name, key]
-            window.latest += 1
-            window.answers[command_id] = (window.latest, self.clock, answer)
+            self._remember(family, key, command_id, answer)
         self._reply(reply_to, command_id, answer)
 
     def refuse(self, record: CommandRecord) -> None:
@@ -167,6 +165,11 @@ class SequentialLane:
         present = {name: family.machine.recall(what, key, self) for name, what in answer.by_reference.items()}
         return Answer(answer.ok, {**answer.body, **present})
 
+    def _remember(self, family: Family, key: str, command_id: str, answer: Answer) -> None:
+        window = self._known[family.name, key]
+        window.latest += 1
+        window.answers[command_id] = (window.latest, self.clock, answer)
+
     def _take(self, family: Family, key: str, decision: Decision) -> None:
         for table, parts, record in decision.changes:
             at = table.key(*parts)
@@ -186,6 +189,8 @@ class SequentialLane:
             self.outputs.append(OutRecord(topic, owner, to.encode(), value))
         for late in decision.late_answers:
             self._reply(late.reply_to, late.command_id, late.answer)
+            if late.is_remembered:
+                self._remember(family, key, late.command_id, late.answer)
         if decision.forgets:
             self._known.pop((family.name, key), None)
 

@@ -11,6 +11,8 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from schemas import stored
 from schemas.export import exported
+from schemas.rate_commands import RATE_COMMANDS
+from schemas.rate_results import RATE_RESULTS
 from schemas.run_commands import RUN_COMMANDS
 from schemas.run_results import RUN_RESULTS
 from schemas.topics import TOPICS
@@ -18,7 +20,7 @@ from schemas.topics import TOPICS
 SCHEMAS: dict[str, Any] = {name: json.loads(content) for name, content in exported().items()}
 
 _WITHOUT = {"any bytes", "QueueDelivery"} | {
-    f"Any{name}Command" for name in ("Rate", "Pool", "Queue", "Hook", "Stream")
+    f"Any{name}Command" for name in ("Pool", "Queue", "Hook", "Stream")
 }
 """Values that have no schema: any bytes, and what later versions define."""
 
@@ -31,10 +33,12 @@ def test_the_committed_files_are_fresh() -> None:
 
 def test_every_topic_command_and_result_has_a_schema() -> None:
     topics = {f"topic.{name}.json" for name, spec in TOPICS.items() if not _WITHOUT & set(spec.values)}
-    commands = {f"command.{type_}.json" for type_ in RUN_COMMANDS.by_type}
-    results = {f"result.{type_}.json" for type_ in RUN_COMMANDS.by_type}
+    types = [*RUN_COMMANDS.by_type, *RATE_COMMANDS.by_type]
+    commands = {f"command.{type_}.json" for type_ in types}
+    results = {f"result.{type_}.json" for type_ in types}
     assert set(SCHEMAS) == topics | commands | results
     assert set(RUN_RESULTS) == set(RUN_COMMANDS.by_type)
+    assert set(RATE_RESULTS) == set(RATE_COMMANDS.by_type)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
