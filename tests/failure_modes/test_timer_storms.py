@@ -122,11 +122,11 @@ def test_each_of_100000_timers_fires_once_however_slow_the_lane(tmp_path: Path) 
 
 
 def test_commands_go_on_in_a_storm_and_no_transaction_takes_it_whole(tmp_path: Path) -> None:
-    storm = Storm(tmp_path, keys=25)
-    commands = [storm.command(DOES_NOTHING, 25 + number, DUE) for number in range(20)]
+    storm = Storm(tmp_path, keys=8)
+    commands = [storm.command(DOES_NOTHING, 8 + number, DUE) for number in range(6)]
     counts = storm.lane.process(commands)
-    assert (counts.applied, counts.timers) == (20, 20 * MAX_TIMERS_AT_ONCE)
+    assert (counts.applied, counts.timers) == (6, 6 * MAX_TIMERS_AT_ONCE)
     storm.lane.open()
     while storm.lane.process((), DUE).timers:
         pass
-    storm.check(commands=20)
+    storm.check(commands=6)

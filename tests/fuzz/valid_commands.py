@@ -113,7 +113,8 @@ def _scalar(schema: Schema) -> Any:
     if kind == "string":
         return "text".ljust(schema.get("minLength", 0), "x")[: schema.get("maxLength")]
     if kind in ("integer", "number"):
-        return min(max(3, schema.get("minimum", 3)), schema.get("maximum", 3))
+        # 1 is the first attempt of a run, and the first fencing number of a call.
+        return min(max(1, schema.get("minimum", 1)), schema.get("maximum", 1))
     if kind == "boolean":
         return True
     return _ANY_JSON
