@@ -101,14 +101,6 @@ class WorkerProcess:
         self._signal(signal.SIGKILL)
         self.exit_code()
 
-    def freeze(self) -> None:
-        """Stop it by SIGSTOP: it keeps its connections and does nothing."""
-        self._signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on by SIGCONT."""
-        self._signal(signal.SIGCONT)
-
     def terminate(self, patience_s: float = 10.0) -> int:
         """SIGTERM; returns the exit code. Fails when it has not ended after `patience_s`."""
         self._signal(signal.SIGTERM)

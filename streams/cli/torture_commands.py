@@ -39,6 +39,9 @@ def torture(
             help="Scales how many faults come alone, which take most of the time; 1: every third.",
         ),
     ] = 1.0,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="Begin no further fault when so many minutes are over.")
+    ] = None,
     kind: Annotated[
         list[FaultKind] | None, typer.Option(help="Only faults of this kind; may be given several times.")
     ] = None,
@@ -81,6 +84,7 @@ def torture(
         pace_s=pace,
         alone=alone,
         kinds=tuple(kind) if kind else tuple(FaultKind),
+        minutes=minutes,
     )
     output = session.output
     output.step(f"the seed is {options.seed}")

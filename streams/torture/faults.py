@@ -45,10 +45,11 @@ class Faults:
             # What was killed before may still be starting, and have nothing that could be harmed.
             await self.until_all_work()
         async with in_hand:
-            if fault.kind in _LINK_FAULTS:
-                # Without a broker at the other end a link has nothing to harm.
+            if victim is not None and victim.link is not None and fault.kind in _LINK_FAULTS:
+                # Without a process at one end and a broker at the other a link has nothing to harm.
                 async with self._site.broker_in_hand:
                     pass
+                await self._wait_for(lambda: _uses_its_link(victim), f"{victim.name} connects to the broker")
             window = self._pauses.begin(fault, time.monotonic())
             await self._harm(fault, window, victim)
             self._pauses.undone(window, time.monotonic())
@@ -191,6 +192,10 @@ class Faults:
                 self.problems.append(f"not within {_PATIENCE_S:.0f} s: {what}")
                 return
             await asyncio.sleep(_POLL_S)
+
+
+def _uses_its_link(victim: Victim) -> bool:
+    return victim.link is not None and victim.link.is_used
 
 
 def _own_everything(workers: list[WorkerVictim], site: Site) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import shutil
 import tempfile
@@ -46,6 +47,8 @@ class TortureOptions:
     alone: float = 1.0
     """See `streams.torture.schedule.plan`."""
     kinds: tuple[FaultKind, ...] = tuple(FaultKind)
+    minutes: float | None = None
+    """When these are over, no further fault is begun, however many were asked for. None: all are."""
 
     def schedule(self) -> list[PlannedFault]:
         """The faults."""
@@ -242,7 +245,12 @@ class Torture:
 
         try:
             was_alone = False
+            minutes = self._options.minutes
+            ends_at = math.inf if minutes is None else time.monotonic() + 60 * minutes
             for fault in self._schedule:
+                if time.monotonic() > ends_at:
+                    self._step("the time is up: no further faults")
+                    break
                 if fault.alone or was_alone:
                     await calm()
                 await asyncio.sleep(fault.after_s)

@@ -74,6 +74,11 @@ class Link:
         """The bootstrap server for the process, host:port."""
         return f"{HOST}:{self.port}"
 
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a connection over it."""
+        return bool(self._connections)
+
     async def start(self) -> None:
         """Begin to listen."""
         self._server = await asyncio.start_server(self._accepted, HOST, self.port, limit=_STREAM_LIMIT)

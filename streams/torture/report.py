@@ -41,6 +41,8 @@ def command_line(options: TortureOptions) -> str:
         f"--pace {options.pace_s:g}",
         f"--alone {options.alone:g}",
     ]
+    if options.minutes is not None:
+        words.append(f"--minutes {options.minutes:g}")
     if options.kinds != tuple(FaultKind):
         words += [f"--kind {kind}" for kind in options.kinds]
     return " ".join(words)
@@ -136,7 +138,7 @@ def markdown(outcome: Outcome, note: str = "") -> str:
     )
     lines = [
         "# Torture",
-        f"{len(outcome.windows)} faults while {options.rate:g} commands per second were sent to {options.partitions} "
+        f"{_faults(outcome)} while {options.rate:g} commands per second were sent to {options.partitions} "
         f"partitions, {options.workers} workers and {options.executors} executors on one broker. "
         f"**{_verdict_text(outcome)}**",
         *([note] if note else []),
@@ -162,6 +164,13 @@ def markdown(outcome: Outcome, note: str = "") -> str:
     if outcome.problems:
         lines += ["## Problems", "\n".join(f"- {printable(problem)}" for problem in outcome.problems)]
     return "\n\n".join(lines) + "\n"
+
+
+def _faults(outcome: Outcome) -> str:
+    struck, planned = len(outcome.windows), outcome.options.faults
+    return (
+        f"{struck} faults" if struck == planned else f"{struck} of {planned} faults, as far as the time went,"
+    )
 
 
 def _row(summary: KindSummary) -> Sequence[str]:

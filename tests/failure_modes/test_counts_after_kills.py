@@ -1,7 +1,7 @@
 """A counter is short after kill -9, although the pipeline was set to exactly once.
 
 Elsewhere: offsets are committed and the state is not, or the other way round.
-`tests/crash/test_worker_killed.py` checks the topics after twenty kills; here the state itself is asked, from disks
+`tests/crash/test_torture.py` checks the topics after twenty kills; here the state itself is asked, from disks
 that were kept, wiped in part and lost.
 """
 

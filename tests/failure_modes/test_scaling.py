@@ -1,7 +1,7 @@
 """Duplicates, or gaps, when the workers of a group become more and fewer again.
 
 Elsewhere: a partition changes hands while its old owner still has work in flight.
-`tests/crash/test_workers_come_and_go.py` has one worker come and go many times.
+`tests/crash/test_torture.py` has one worker come and go many times.
 """
 
 from __future__ import annotations

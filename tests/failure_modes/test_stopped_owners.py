@@ -1,7 +1,7 @@
 """An owner that was stopped goes on writing after another one took its partition over.
 
 Elsewhere: a paused process, or one cut off from the coordinator, believes in a lease that has run out.
-`tests/crash/test_worker_frozen.py` does it to whole workers, under load.
+`tests/crash/test_torture.py` does it to whole workers, under load.
 """
 
 from __future__ import annotations
