@@ -71,6 +71,15 @@ class Overlay:
                 if record is not None:
                     yield changed[ours], record
 
+    def stored(self, table: Table[R], *prefix: KeyPart) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and records as bytes, as the store has them: without what was changed. Cheaper than `scan`."""
+        low = table.key(*prefix)
+        return self._store.scan(low, low)
+
+    def is_changed(self, table: Table[R], key: Key) -> bool:
+        """Whether the record of a key was stored or deleted here."""
+        return key in self._tables[table][0]
+
     def put(self, table: Table[R], key: Key, record: R | None) -> None:
         """Store a record; None deletes it."""
         changed = self._tables[table][0]

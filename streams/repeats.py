@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import msgspec
+
 from agents.families import Family
 from agents.machine import Answer
 from schemas.envelope import Envelope
@@ -18,7 +20,17 @@ from streams.timers import DueTimer, TimerQueue
 
 _TIMER_FAMILY = "repeats:"
 _TIMER_NAME = "expire"
-_PRUNE_EVERY = 500
+_PRUNE_EVERY = 1000
+"""A prune looks at all that is kept of a key: the rarer, the less for each command, and the more is kept."""
+
+
+class _Numbered(msgspec.Struct):
+    """All that is decoded of an answer to tell whether it is old."""
+
+    number: int
+
+
+_NUMBER = msgspec.json.Decoder(_Numbered)
 
 
 class RepeatLimits(Protocol):
@@ -74,8 +86,7 @@ class Repeats:
         remembered = Remembered(number, now, answer.ok, body, by_reference)
         self._overlay.put(ANSWERS, (name, key, command_id), remembered)
         if number % _PRUNE_EVERY == 0:
-            limits = self._limits
-            self._prune(name, key, number - limits.repeat_limit, now - limits.repeat_ms)
+            self._drop_older(name, key, number - self._limits.repeat_limit)
         self._counted[name, key] = number
 
     def flush(self) -> None:
@@ -87,7 +98,7 @@ class Repeats:
     def expire(self, timer: DueTimer, now: int) -> None:
         """The key's timer: drop what is too old, and come again for the rest."""
         name = timer.family.removeprefix(_TIMER_FAMILY)
-        oldest = self._prune(name, timer.key, 0, now - self._limits.repeat_ms)
+        oldest = self._drop_expired(name, timer.key, now - self._limits.repeat_ms)
         if oldest is None:
             self._drop_window(name, timer.key)
         else:
@@ -112,11 +123,21 @@ class Repeats:
         self._counted.pop((family, key), None)
         self._overlay.put(WINDOWS, (family, key), None)
 
-    def _prune(self, family: str, key: str, up_to: int, before: int) -> int | None:
-        """Drop answers numbered `up_to` or lower, or not newer than `before`; returns when the oldest kept was made."""
+    def _drop_older(self, family: str, key: str, up_to: int) -> None:
+        """Drop the stored answers numbered `up_to` or lower; those of the present batch are the next time's."""
+        overlay = self._overlay
+        for at, data in list(overlay.stored(ANSWERS, family, key)):
+            # An id that was forgotten and came again has a newer answer here than in the store.
+            if _NUMBER.decode(data).number <= up_to and not overlay.is_changed(
+                ANSWERS, parts := ANSWERS.parts(at)
+            ):
+                overlay.put(ANSWERS, parts, None)
+
+    def _drop_expired(self, family: str, key: str, before: int) -> int | None:
+        """Drop answers that are not newer than `before`; returns when the oldest kept was made."""
         oldest: int | None = None
         for parts, answer in list(self._overlay.scan(ANSWERS, family, key)):
-            if answer.number <= up_to or answer.at <= before:
+            if answer.at <= before:
                 self._overlay.put(ANSWERS, parts, None)
             elif oldest is None or answer.at < oldest:
                 oldest = answer.at
