@@ -8,7 +8,7 @@ from collections.abc import Callable
 from schemas.topics import RUN_COMMANDS, STATE_CHANGELOG
 from streams.bench.processes import Worker
 from streams.bench.workbench import Workbench
-from streams.bench.workload import Workload, preload
+from streams.bench.workload import Commands, Workload, preload
 from streams.settings import Settings
 
 _COMMANDS_AT_ONCE = 50_000
@@ -21,7 +21,7 @@ def apply_all(
     bench: Workbench,
     settings: Settings,
     worker: Worker,
-    workload: Workload,
+    workload: Commands,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
     """Send the workload; returns when the worker has committed all of it. `meanwhile` is called now and then."""

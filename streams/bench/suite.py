@@ -12,7 +12,18 @@ from typing import Any
 import orjson
 from rich.console import Console
 
-from streams.bench import failover, latency, memory, rebalance, restore, setting, throughput
+from streams.bench import (
+    calls,
+    failover,
+    full_runs,
+    latency,
+    live_runs,
+    memory,
+    rebalance,
+    restore,
+    setting,
+    throughput,
+)
 from streams.bench.report import BenchResult, Conditions
 from streams.bench.workbench import Workbench, workbench
 from streams.settings import Settings
@@ -43,6 +54,15 @@ BENCHES: Mapping[str, Bench] = {
     ),
     "restore": Bench(restore.run, restore.RestorePlan(), restore.RestorePlan(records=100_000, rounds=1)),
     "memory": Bench(memory.run, memory.MemoryPlan(), memory.MemoryPlan(events=100_000)),
+    "calls": Bench(
+        calls.run, calls.CallsPlan(), calls.CallsPlan(warmup_s=2, seconds=4, commands=16_000, rounds=1)
+    ),
+    "full-runs": Bench(
+        full_runs.run,
+        full_runs.FullRunsPlan(),
+        full_runs.FullRunsPlan(runs=20, commands=10_000, rounds=2),
+    ),
+    "live-runs": Bench(live_runs.run, live_runs.LiveRunsPlan(), live_runs.LiveRunsPlan(runs=3000)),
     "failover": Bench(
         failover.run, failover.FailoverPlan(), failover.FailoverPlan(changelog_records=50_000, repeats=2)
     ),

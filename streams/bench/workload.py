@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 import orjson
 from confluent_kafka import Producer
@@ -25,6 +26,17 @@ _FIRST_TS = 1_767_225_600_000
 
 Record = tuple[bytes, bytes]
 """Key and value of a command."""
+
+
+class Commands(Protocol):
+    """A fixed series of commands of any kind."""
+
+    @property
+    def commands(self) -> int:
+        """How many there are."""
+
+    def records(self) -> Iterator[Record]:
+        """All of them."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +114,7 @@ def _padded(command: dict[str, object], holder: dict[str, object]) -> bytes:
     return orjson.dumps(command)
 
 
-def preload(settings: Settings, workload: Workload, done: Callable[[int], None] = lambda sent: None) -> None:
+def preload(settings: Settings, workload: Commands, done: Callable[[int], None] = lambda sent: None) -> None:
     """Send all commands as fast as the broker takes them; returns once each is acknowledged."""
     config = producer_config(settings, _SEND_PATIENCE_S)
     producer = Producer({**config, "linger.ms": 20, "queue.buffering.max.messages": _QUEUE_MESSAGES})

@@ -11,9 +11,9 @@ import typer
 from streams.cli.session import session_of
 
 app = typer.Typer(
-    help="Measure throughput, latency, restore, memory, failover and rebalance, beside their targets.",
+    help="Measure how fast, how small and how quick to recover runlane is, beside what it has to reach.",
     epilog="Uses a fresh broker of its own, unless RUNLANE_BROKERS or --brokers names some. Without a "
-    "benchmark's name it runs all of them, which takes a quarter of an hour.",
+    "benchmark's name it runs all of them, which takes three quarters of an hour.",
 )
 
 Quick = Annotated[bool, typer.Option("--quick", help="Much smaller: to see that all works, not to judge.")]
@@ -95,6 +95,42 @@ def memory(
 ) -> None:
     """What a worker with many stored events takes, after loading them and after a restart."""
     _run(context, quick, results, {"memory": {"events": events, "runs": runs}})
+
+
+@app.command()
+def calls(
+    context: typer.Context,
+    quick: Quick = False,
+    results: ResultsDir = _RESULTS,
+    rate: Annotated[int | None, typer.Option(min=1, help="Calls per second.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="How long they are measured.")] = None,
+    commands: Annotated[int | None, typer.Option(min=16, help="Commands of the mixed set.")] = None,
+    rounds: Rounds = None,
+) -> None:
+    """How long claim, publish and hit of a call take, and how fast a mixed set of commands is applied."""
+    given = {"rate": rate, "seconds": seconds, "commands": commands, "rounds": rounds}
+    _run(context, quick, results, {"calls": given})
+
+
+@app.command("full-runs")
+def full_runs(
+    context: typer.Context,
+    quick: Quick = False,
+    results: ResultsDir = _RESULTS,
+    runs: Annotated[int | None, typer.Option(min=1, help="How many runs are full.")] = None,
+    commands: Annotated[int | None, typer.Option(min=5, help="Commands per round on full runs.")] = None,
+    rounds: Rounds = None,
+) -> None:
+    """What a command costs on a run with 500 events and 1,000 calls, against a fresh run."""
+    _run(context, quick, results, {"full-runs": {"runs": runs, "commands": commands, "rounds": rounds}})
+
+
+@app.command("live-runs")
+def live_runs(
+    context: typer.Context, quick: Quick = False, results: ResultsDir = _RESULTS, runs: Runs = None
+) -> None:
+    """The memory of a worker with 100,000 live runs, and how long it takes to restore them."""
+    _run(context, quick, results, {"live-runs": {"runs": runs}})
 
 
 @app.command()

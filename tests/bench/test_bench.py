@@ -14,8 +14,11 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from streams.bench import suite
+from streams.bench.calls import CallsPlan
 from streams.bench.failover import FailoverPlan
+from streams.bench.full_runs import FullRunsPlan
 from streams.bench.latency import LatencyPlan
+from streams.bench.live_runs import LiveRunsPlan
 from streams.bench.memory import MemoryPlan
 from streams.bench.rebalance import RebalancePlan
 from streams.bench.report import BenchResult, Conditions, Figure, show
@@ -32,6 +35,9 @@ PLANS: dict[str, Any] = {
     "latency": LatencyPlan(rates=(20, 200), first_warmup_s=0.5, warmup_s=0.5, seconds=1, rounds=2),
     "restore": RestorePlan(records=600, runs=30, rounds=1),
     "memory": MemoryPlan(events=600, runs=30),
+    "calls": CallsPlan(rate=20, warmup_s=0.5, seconds=1, commands=320, rounds=1),
+    "full-runs": FullRunsPlan(events=5, calls=5, runs=4, commands=40, rounds=2),
+    "live-runs": LiveRunsPlan(runs=20),
     "failover": FailoverPlan(changelog_records=300, runs=40, rate=50, repeats=1),
     "rebalance": RebalancePlan(rate=100, warmup_commands=100, runs=40, repeats=1, watched_s=1),
 }
@@ -139,6 +145,33 @@ def test_memory_is_that_of_a_worker_that_applied_everything(ran: Ran) -> None:
     # An event, its answer, and at least one window and head for each run.
     assert result["checks"]["recordsRestored"] >= 2 * 600
     assert all(20 < megabytes < 2000 for _, megabytes in result["rows"])
+
+
+def test_calls_are_timed_from_claim_to_hit_and_a_mixed_set_is_compared(ran: Ran) -> None:
+    result = ran("calls")
+    assert result["checks"]["callsMeasured"] == 20
+    for kind, rounds in result["samples"]["p50p90p99max"].items():
+        for percentiles in rounds:
+            assert percentiles == sorted(percentiles), kind
+    one_by_one = [row[1] for row in result["rows"]]
+    assert one_by_one[-1] > max(one_by_one[:-1])
+    rates = result["samples"]["commandsPerSecond"]
+    assert set(rates) == {"mixed", "events.append"}
+    assert all(len(found) == 1 and found[0] > 0 for found in rates.values())
+
+
+def test_full_runs_are_compared_with_fresh_ones(ran: Ran) -> None:
+    result = ran("full-runs")
+    # 4 runs with 5 events and 5 calls (two commands each); then 40 commands on full and 40 on fresh runs, twice.
+    assert result["checks"]["commandsApplied"] == 4 * (5 + 2 * 5) + 2 * (40 + 40)
+    assert len(result["samples"]["percent"]) == 2
+
+
+def test_live_runs_have_events_calls_and_launch_state(ran: Ran) -> None:
+    result = ran("live-runs")
+    assert result["checks"]["commandsApplied"] == 20 * 32
+    # At least: a head, events, calls with results, and launch state in four records.
+    assert result["checks"]["recordsRestored"] >= 20 * (1 + 20 + 2 * 5 + 4)
 
 
 def test_failover_is_measured_with_and_without_the_disk(ran: Ran) -> None:
