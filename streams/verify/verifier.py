@@ -32,7 +32,7 @@ from streams.verify.state_log import WATERMARK, StateLog
 LookAt = Callable[[Any], None]
 """Shown every entity as the rules see it."""
 
-_RECORDS_PER_BUCKET = 100_000
+_RECORDS_PER_BUCKET = 50_000
 _MOST_BUCKETS = 4096
 
 
