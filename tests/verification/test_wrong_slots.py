@@ -251,12 +251,17 @@ def two_are_told_the_same_fencing_number(topics: Topics) -> Place:
 
 @breaks("count")
 def an_attempt_is_given_twice(topics: Topics) -> Place:
-    return put_answer(topics, "launch", "launch-3", attempts=2)
+    return put_answer(topics, "launch", "launch-2", attempts=1)
 
 
 @breaks("count")
 def an_attempt_is_left_out(topics: Topics) -> Place:
     return put_answer(topics, "launch", "launch-3", attempts=4)
+
+
+@breaks("count")
+def fewer_attempts_are_stored_than_were_given(topics: Topics) -> Place:
+    return put_state(topics, tables.RETRIES.key("launch"), attempts=2)
 
 
 @breaks("count")

@@ -39,7 +39,7 @@ def check_slots(view: RunView, tally: Tally) -> None:
             _check_stored(view, slots, slot, tally)
     for slot, steps in slots.steps.items():
         if slot == RETRY:
-            _check_attempts(slots, steps, tally)
+            _check_attempts(view, slots, steps, tally)
         elif slot == TRACES:
             _check_traces_added(view, slots, steps, tally)
         elif any(step.use.use not in (Use.FILL, Use.SUBMIT) for step in steps):
@@ -103,9 +103,9 @@ def _wrong_number(step: Step, number: int, newest: int, published: Step | None) 
     return ""
 
 
-def _check_attempts(slots: Slots, steps: list[Step], tally: Tally) -> None:
+def _check_attempts(view: RunView, slots: Slots, steps: list[Step], tally: Tally) -> None:
     """Attempts are counted on, or begin again with a retry state that was stored since the last."""
-    last: int | None = 0
+    last = 0 if slots.is_whole else None
     was_stored = False
     for step in steps:
         if not step.is_certain:
@@ -120,12 +120,17 @@ def _check_attempts(slots: Slots, steps: list[Step], tally: Tally) -> None:
                 what = f"got attempt {step.answer}, where {last + 1} is due"
                 tally.violation(COUNT, slots.place(step.command), what)
             last, was_stored = step.answer, False
+    stored = slots.stored.get(ATTEMPTS)
+    if last is not None and stored is not None:
+        attempts = stored.content - 1
+        if attempts != last and not (attempts == 0 and was_stored):
+            what = f"{attempts} attempts are stored; the last that was given is {last}"
+            tally.violation(COUNT, _state(view, stored.offset), what)
 
 
 def _check_traces_added(view: RunView, slots: Slots, steps: list[Step], tally: Tally) -> None:
-    is_whole = view.cut.is_whole(view.topic, view.partition)
     done = [step for step in steps if step.command.offset <= view.watermark]
-    if not is_whole or not all(step.is_certain for step in done):
+    if not slots.is_whole or not all(step.is_certain for step in done):
         tally.unknown(COUNT, _UNCERTAIN)
         return
     for number, step in enumerate(done, start=1):

@@ -72,7 +72,8 @@ class Slots:
         """Number -> the trace that the changelog keeps."""
         self.is_known = is_known
         self._view = view
-        self._is_whole = view.cut.is_whole(view.topic, view.partition)
+        self.is_whole = view.cut.is_whole(view.topic, view.partition)
+        """The log of commands has its beginning."""
         self._uses: dict[int, list[SlotUse]] = defaultdict(list)
         """Offset of a command -> what it is about."""
         self._filled: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -92,7 +93,7 @@ class Slots:
         number = bisect_left(filled, (offset,))
         if number:
             return filled[number - 1][1]
-        return EMPTY if self._is_whole else NOTHING
+        return EMPTY if self.is_whole else NOTHING
 
     def last_filled(self, slot: int) -> Place | None:
         """The command up to the watermark that put there what a slot holds."""
