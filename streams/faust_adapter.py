@@ -45,6 +45,7 @@ _LEAVE_PATIENCE_S = 5.0
 _FETCH_PATIENCE_S = 0.1
 _NO_ROOM_POLL_S = 0.25
 _CONNECT_AGAIN_S = 0.5
+_ASK_AGAIN_S = 0.25
 
 
 class LaneRouter(Protocol):
@@ -329,7 +330,8 @@ class LaneTransport(driver.Transport):
 
 
 def _connect_patiently(client: Any) -> None:
-    """Have a client of aiokafka wait for a broker: it tries once, and a worker that is starting would end."""
+    """Have a client of aiokafka wait for a broker: it connects once, so a worker that is starting would end, and later
+    it asks without a pause."""
     connect = client.bootstrap
 
     async def connect_until_it_answers() -> None:
@@ -340,6 +342,16 @@ def _connect_patiently(client: Any) -> None:
             await asyncio.sleep(_CONNECT_AGAIN_S)
 
     client.bootstrap = connect_until_it_answers
+    refresh = client._metadata_update
+
+    async def refresh_or_pause(*args: Any) -> Any:
+        found = await refresh(*args)
+        if not found:
+            # It may ask again as fast as brokers that are away refuse, which takes a fifth of a core.
+            await asyncio.sleep(_ASK_AGAIN_S)
+        return found
+
+    client._metadata_update = refresh_or_pause
 
 
 class ChunkTopic(faust.Topic):
