@@ -30,6 +30,7 @@ from streams.messaging.command_sender import CommandSender
 from streams.messaging.topic_reader import Start, TopicReader
 from streams.observing import AllEvents, RunEvents, Terminals
 from streams.partitioner import partition_for
+from streams.rate_calls import RateCalls
 from streams.run_calls import RunCalls
 from streams.settings import Settings
 from streams.terminal_watch import Ending, TerminalWatch
@@ -38,7 +39,7 @@ from streams.trace_calls import TraceCalls
 _PAUSE_S = 0.5
 
 
-class RunlaneClient(RunCalls, ChildCalls, DeduplicatedCalls, LaunchCalls, TraceCalls):
+class RunlaneClient(RunCalls, ChildCalls, DeduplicatedCalls, LaunchCalls, TraceCalls, RateCalls):
     """A client of the coordinator, for one event loop; made once and used for many runs.
 
     Every command method takes `command_id` (default: a new one), `timeout` in seconds per attempt (default:

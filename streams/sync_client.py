@@ -156,6 +156,14 @@ class RunlaneSyncClient:
     add_trace = _blocking(RunlaneClient.add_trace)
     list_traces = _blocking(RunlaneClient.list_traces)
     signal = _blocking(RunlaneClient.signal)
+    acquire_permits = _blocking(RunlaneClient.acquire_permits)
+    lease_permits = _blocking(RunlaneClient.lease_permits)
+    release_lease = _blocking(RunlaneClient.release_lease)
+    settle_permits = _blocking(RunlaneClient.settle_permits)
+    penalize = _blocking(RunlaneClient.penalize)
+    peek_permits = _blocking(RunlaneClient.peek_permits)
+    put_rate_rules = _blocking(RunlaneClient.put_rate_rules)
+    get_rate_rules = _blocking(RunlaneClient.get_rate_rules)
 
     def events(
         self, run_id: str, *, from_seq: int = 1, follow: bool = True, since: int | None = None

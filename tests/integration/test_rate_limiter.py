@@ -1,0 +1,99 @@
+"""Limiters on a real broker, with a worker that is killed: calls never exceed the rule, and go on."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from schemas.rate_rules import RateRule
+from streams import topic_admin
+from streams.client import RunlaneClient
+from streams.client_errors import CommandRefused
+from streams.rate_limiter import RateLimiter
+from streams.settings import Settings
+from streams.sync_client import RunlaneSyncClient
+from tests.worker_process import WorkerProcess
+
+PATIENCE_S = 120
+PERMITS, WINDOW_MS = 20, 400
+
+
+@pytest.fixture(scope="module")
+def settings(broker: str) -> Iterator[Settings]:
+    prefix = f"l{uuid.uuid4().hex[:10]}"
+    settings = Settings(brokers=broker, prefix=prefix, command_timeout_s=PATIENCE_S, session_timeout_ms=6000)
+    topic_admin.apply(settings)
+    yield settings
+    topic_admin.delete(settings)
+
+
+@pytest.fixture(scope="module")
+def worker(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
+    with WorkerProcess(str(settings.brokers), settings.prefix, tmp_path_factory.mktemp("worker")) as process:
+        process.start().wait_ready()
+        yield process
+
+
+async def test_two_limiters_never_exceed_the_rule_while_the_worker_is_killed(
+    settings: Settings, worker: WorkerProcess
+) -> None:
+    rule = RateRule(rule_id="r", requests_per_window=PERMITS, window_ms=WINDOW_MS, kind="sliding")
+    calls: list[float] = []
+    loop, busy = asyncio.get_running_loop(), asyncio.Event()
+
+    async def call_until(limiter: RateLimiter, count: int) -> None:
+        while len(calls) < count:
+            async with limiter.permit():
+                calls.append(loop.time())
+            if len(calls) > 80:
+                busy.set()
+
+    async with RunlaneClient(settings) as client, RunlaneClient(settings) as other:
+        bucket = f"org:{uuid.uuid4()}"
+        async with (
+            RateLimiter(client, bucket, [rule], run_id="a", block_s=1) as first,
+            RateLimiter(other, bucket, [rule], run_id="b", block_s=1) as second,
+        ):
+
+            async def work(count: int) -> None:
+                async with asyncio.timeout(PATIENCE_S):
+                    await asyncio.gather(
+                        *(call_until(limiter, count) for limiter in (first, second) for _ in range(3))
+                    )
+
+            await work(60)
+            working = asyncio.create_task(work(160))
+            await busy.wait()
+            await asyncio.to_thread(worker.kill)
+            await asyncio.to_thread(lambda: worker.start().wait_ready())
+            await working
+        seen = await client.peek_permits(bucket, [rule])
+        assert (seen.waiting, seen.leases) == (0, 0)
+    span = WINDOW_MS / 1000 - 0.001
+    for begin in calls:
+        assert sum(begin <= at < begin + span for at in calls) <= PERMITS
+
+
+def test_the_commands_have_methods_without_async_too(settings: Settings, worker: WorkerProcess) -> None:
+    bucket = f"org:{uuid.uuid4()}"
+    rules = [RateRule(rule_id="r", requests_per_window=5, window_ms=3_600_000, max_concurrency=4)]
+    with RunlaneSyncClient(settings) as client:
+        assert client.put_rate_rules(bucket, rules).version == 1
+        lease = client.acquire_permits(bucket, requested=3)
+        assert lease.lease_id is not None
+        assert lease.fencing_number is not None
+        assert client.peek_permits(bucket).rules[0].held == 3
+        assert client.release_lease(bucket, lease.lease_id, lease.fencing_number).released
+        block = client.lease_permits(bucket, requested=9)
+        assert block.granted == 2
+        assert client.settle_permits(bucket, 1, lease_id=block.lease_id).refunded == 1
+        assert client.penalize(bucket, 60_000).cooldown_until > 0
+        waiting = client.acquire_permits(bucket, timeout_ms=200)
+        assert waiting.granted == 0
+        with pytest.raises(CommandRefused, match="RATE_RULES_CHANGED"):
+            client.put_rate_rules(bucket, [], expected_version=7)
+        (stored,) = client.get_rate_rules(bucket).rules
+        assert (stored.requests_per_window, stored.max_concurrency) == (5, 4)

@@ -1,0 +1,212 @@
+"""The limiter of a program, in virtual time: what it asks for, when, and what it does when it is told to stay away."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from random import Random
+from typing import Any
+
+import pytest
+
+from schemas.rate_rules import RateRule
+from streams.client_errors import CommandRefused
+from streams.rate_limiter import RateLimited, RateLimiter
+from streams.retry_after import retry_after_s
+from tests.simulation.virtual_loop import VirtualLoop
+from tests.virtual_bucket import VirtualCalls, VirtualServer, run_virtually
+
+PLENTY = RateRule(rule_id="r", requests_per_window=10**6, window_ms=60_000)
+SCARCE = RateRule(rule_id="r", requests_per_window=4, window_ms=60_000)
+
+
+def limiter_of(loop: VirtualLoop, rule: RateRule | None, **options: Any) -> tuple[VirtualServer, RateLimiter]:
+    """A server, and a limiter that asks it."""
+    server = VirtualServer(loop)
+    rules = None if rule is None else [rule]
+    return server, RateLimiter(VirtualCalls(server, Random(1)), "b", rules, **options)
+
+
+def asked(server: VirtualServer) -> list[int]:
+    """How many permits were asked for, each time."""
+    return [fields["requested"] for type_, fields in server.commands if type_ == "rate.lease"]
+
+
+def settled(server: VirtualServer) -> list[int]:
+    """How many permits were said to be used, each time."""
+    return [fields["used"] for type_, fields in server.commands if type_ == "rate.settle"]
+
+
+def test_blocks_grow_while_they_are_used_up_fast_and_shrink_when_they_are_not() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        server, limiter = limiter_of(loop, PLENTY, max_block=100)
+        for _ in range(1000):
+            async with limiter.permit():
+                pass
+        sizes = asked(server)
+        assert sizes[:8] == [1, 2, 4, 8, 16, 32, 64, 100]
+        assert max(sizes) == 100
+        assert len(sizes) < 20
+        for _ in range(8):
+            await asyncio.sleep(10)
+            async with limiter.permit():
+                pass
+        assert limiter.block_size < 10
+        await limiter.close()
+        assert sum(settled(server)) == 1008
+        assert server.lane.peek()["leases"] == 0
+
+    run_virtually(work)
+
+
+def test_what_a_call_did_not_use_serves_the_next_and_what_it_used_beyond_is_charged() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        server, limiter = limiter_of(loop, SCARCE, estimates=True)
+        async with limiter.permit(4) as permit:
+            permit.used = 1
+        async with limiter.permit(3):
+            assert loop.time() < 1
+        await limiter.close()
+        assert settled(server) == [4]
+        server, limiter = limiter_of(loop, PLENTY)
+        async with limiter.permit(4) as permit:
+            permit.used = 9
+        async with limiter.permit(1):
+            pass
+        await limiter.close()
+        assert sum(settled(server)) == 10
+
+    run_virtually(work)
+
+
+def test_calls_wait_in_order_and_no_longer_than_they_want() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        _, limiter = limiter_of(loop, SCARCE)
+        done: list[int] = []
+
+        async def call(number: int) -> None:
+            async with limiter.permit():
+                done.append(number)
+
+        calls = [loop.create_task(call(number)) for number in range(8)]
+        await asyncio.sleep(30)
+        assert done == [0, 1, 2, 3]
+        with pytest.raises(TimeoutError):
+            async with limiter.permit(timeout=5):
+                pass
+        await asyncio.gather(*calls)
+        assert done == list(range(8))
+        assert 60 <= loop.time() < 75
+        await limiter.close()
+
+    run_virtually(work)
+
+
+def test_more_calls_than_may_do_not_wait() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        _, limiter = limiter_of(loop, SCARCE, max_waiting=2)
+        async with limiter.permit(4):
+            pass
+
+        async def call() -> None:
+            async with limiter.permit():
+                pass
+
+        waiting = [loop.create_task(call()) for _ in range(2)]
+        await asyncio.sleep(1)
+        assert limiter.waiting == 2
+        with pytest.raises(RateLimited, match="2 calls wait"):
+            await call()
+        await limiter.close()
+        assert [type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)] == [
+            asyncio.CancelledError
+        ] * 2
+
+    run_virtually(work)
+
+
+def test_who_is_told_to_stay_away_gives_back_and_all_wait() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        server, limiter = limiter_of(loop, PLENTY)
+        other = RateLimiter(VirtualCalls(server, Random(2)), "b", [PLENTY])
+        for _ in range(20):
+            async with limiter.permit():
+                pass
+        assert not await limiter.respect(200, {"retry-after": "5"})
+        assert not await limiter.respect(429, {})
+        begun = loop.time()
+        assert await limiter.respect(429, {"retry-AFTER": "5"})
+        async with other.permit():
+            assert loop.time() >= begun + 5
+        async with limiter.permit():
+            assert loop.time() >= begun + 5
+        await limiter.close()
+        await other.close()
+        assert sum(settled(server)) == 22
+
+    run_virtually(work)
+
+
+def test_what_can_never_be_granted_is_refused_and_others_go_on() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        _, limiter = limiter_of(loop, SCARCE)
+
+        @limiter.limited(cost=5)
+        async def dear() -> str:
+            return "called"
+
+        @limiter.limited()
+        async def cheap(word: str) -> str:
+            return word
+
+        refused, called = await asyncio.gather(dear(), cheap("yes"), return_exceptions=True)
+        assert isinstance(refused, CommandRefused)
+        assert refused.code == "RATE_NEVER_GRANTED"
+        assert called == "yes"
+        with pytest.raises(ValueError, match="1 permit or more"):
+            async with limiter.permit(0):
+                pass
+        await limiter.close()
+
+    run_virtually(work)
+
+
+def test_stored_rules_are_used_when_none_are_given() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        server, limiter = limiter_of(loop, None)
+        with pytest.raises(CommandRefused, match="RATE_RULES_REQUIRED"):
+            async with limiter.permit():
+                pass
+        client = VirtualCalls(server, Random(3))
+        bounded = RateRule(rule_id="r", requests_per_window=9, window_ms=1000, max_concurrency=1)
+        await client.put_rate_rules("b", [bounded])
+        limiter = RateLimiter(client, "b")
+        async with limiter.permit():
+            with pytest.raises(TimeoutError):
+                async with limiter.permit(timeout=3):
+                    pass
+        async with limiter.permit():
+            pass
+        await limiter.close()
+
+    run_virtually(work)
+
+
+@pytest.mark.parametrize(
+    ("status", "value", "seconds"),
+    [
+        (429, "7", 7.0),
+        (503, " 0 ", 0.0),
+        (500, "7", None),
+        (429, "", None),
+        (429, "soon", None),
+        (429, "-1", None),
+        (429, "1.5", None),
+        (429, "²", None),
+        (429, format_datetime(datetime.fromtimestamp(1030, UTC), usegmt=True), 30.0),
+        (429, format_datetime(datetime.fromtimestamp(900, UTC), usegmt=True), 0.0),
+    ],
+)
+def test_retry_after_is_read_in_both_its_forms(status: int, value: str, seconds: float | None) -> None:
+    assert retry_after_s(status, {"Retry-After": value}, now=lambda: 1000.0) == seconds
