@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from schemas.commands import Command
 from schemas.lenient import Number, clamped
 from schemas.names import TrimmedName
-from schemas.run_command import RunCommand
+from schemas.run_command import ExecutorCommand, RunCommand
 
 
 class ChildCommand(RunCommand):
@@ -35,8 +35,11 @@ class ChildTerminalGet(ChildCommand):
     type: Literal["child.terminal.get"]
 
 
-class ChildTerminalAwait(ChildCommand):
-    """Ask for a named result; when it is not there yet, wait for it."""
+class ChildTerminalAwait(ChildCommand, ExecutorCommand):
+    """Ask for a named result; when it is not there yet, wait for it.
+
+    With an `instanceId` the run's own function waits: meanwhile the run is `sleeping`.
+    """
 
     is_question: ClassVar[bool] = True
 

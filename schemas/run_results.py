@@ -34,7 +34,7 @@ class StatusResult(Result):
     run_id: str
     """The run's id."""
     status: str
-    """`running`, `sleeping`, `completed`, `failed` or `cancelled`."""
+    """`running`, `sleeping` (its function waits for results), `completed`, `failed` or `cancelled`."""
     result: Any = None
     """The end's."""
     error: str | None = None
@@ -46,7 +46,7 @@ class StatusResult(Result):
     latest_seq: int
     """`seq` of the run's newest event."""
     wait: Any = None
-    """What a sleeping run waits for; runs do not sleep in this version."""
+    """What a sleeping run waits for: `kind` and `eventKeys`, at most 20; left out when it does not sleep."""
     traces: list[Trace] | None = None
     """Only there when asked for by `trace`; sorted by `ts`."""
     more: bool = False

@@ -96,6 +96,8 @@ class RunWait(Stored, frozen=True):
     """`call.await`: how long that lease would last."""
     call: int = 0
     """`call.await`: number of the call whose lease would be taken."""
+    sleeps: bool = False
+    """`child.terminal.await`: the run's own function waits, so the run is sleeping."""
 
 
 class WaitGroup(Stored, frozen=True):

@@ -36,12 +36,25 @@ class ChildCalls(CommandMethods):
         return (await self._call(ChildResult, "child.terminal.get", run_id, fields, options)).state
 
     async def await_child(
-        self, run_id: str, event_key: str, *, timeout_ms: int = 30_000, **options: Unpack[CallOptions]
+        self,
+        run_id: str,
+        event_key: str,
+        *,
+        timeout_ms: int = 30_000,
+        instance_id: str | None = None,
+        attempt: int | None = None,
+        **options: Unpack[CallOptions],
     ) -> ChildState | None:
         """A named result of a run; waits for it up to `timeout_ms` (at most 30,000), then None.
 
-        None at once when the run has ended without it.
+        None at once when the run has ended without it. The run's executor says its `instance_id` and `attempt`: then
+        the run is `sleeping` meanwhile, and a superseded attempt is refused.
         """
-        fields = {"eventKey": event_key, "timeoutMs": timeout_ms}
+        fields = {
+            "eventKey": event_key,
+            "timeoutMs": timeout_ms,
+            "instanceId": instance_id,
+            "attempt": attempt,
+        }
         answer = await self._ask(ChildResult, "child.terminal.await", run_id, fields, timeout_ms, options)
         return answer.state

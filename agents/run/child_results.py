@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.machine import Decision, Request, View
 from agents.run import waits
-from agents.run.refusals import run_ended
+from agents.run.refusals import attempt_superseded, is_superseded, run_ended
 from agents.run.results import child_result
 from agents.run.tables import CHILDREN, HEADS, UNKNOWN_RUN
 from schemas.child_commands import ChildTerminalAwait, ChildTerminalGet, ChildTerminalSet
@@ -49,7 +49,10 @@ def await_child(request: Request[ChildTerminalAwait], view: View) -> Decision:
     head = view.get(HEADS, run_id) or UNKNOWN_RUN
     stored = _stored(view, run_id, head, command.event_key)
     if stored is None and command.timeout_ms > 0 and head.ended_at is None:
-        return waits.wait(request, view, head, waits.of_child(command.event_key), command.timeout_ms)
+        if is_superseded(head, command):
+            return attempt_superseded(head)
+        on, sleeps = waits.of_child(command.event_key), head.attempt > 0 and command.instance_id is not None
+        return waits.wait(request, view, head, on, command.timeout_ms, sleeps=sleeps)
     return Decision().succeed(child_result(stored))
 
 

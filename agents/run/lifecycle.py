@@ -12,7 +12,7 @@ from agents.run.results import status_result
 from agents.run.sessions import store_sessions
 from agents.run.tables import HEADS, TERMINALS, UNKNOWN_RUN
 from agents.run.traces import traces_beside
-from agents.run.waits import OF_END, answer_event, wait
+from agents.run.waits import OF_END, answer_event, slept_for, wait
 from schemas.base_urls import base_url
 from schemas.json_codec import decode, encode
 from schemas.run_commands import RunStatus, RunSubmit
@@ -72,7 +72,7 @@ def status(request: Request[RunStatus], view: View) -> Decision:
     stored = view.get(TERMINALS, run_id) if head.ended_at is not None else None
     terminal = decode(stored) if stored is not None else None
     traces = traces_beside(view, run_id, head, stored)[0] if trace else None
-    return Decision().succeed(status_result(run_id, head, terminal, traces))
+    return Decision().succeed(status_result(run_id, head, terminal, traces, slept_for(view, run_id, head)))
 
 
 def _submitted(run_id: str, seq: int) -> dict[str, Any]:

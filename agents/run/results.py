@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from schemas.json_codec import embed
@@ -12,6 +12,9 @@ MAX_KEPT_EVENTS = 500
 
 MAX_LISTED_BYTES = 768 * 1024
 """Of what one answer lists."""
+
+
+_MAX_TOLD_NAMES = 20
 
 
 def first_kept(latest_seq: int) -> int:
@@ -48,21 +51,26 @@ def status_result(
     head: RunHead,
     terminal: dict[str, Any] | None,
     traces: dict[str, Any] | None = None,
+    slept_for: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The result of `run.status`. `terminal` is the run's end, None before it and after the eviction.
 
-    `traces`: see `agents.run.traces`; None when they were not asked for.
+    `traces`: see `agents.run.traces`; None when they were not asked for. `slept_for`: the names of the results for
+    which the run's own function waits; the first 20 are told.
     """
     end = terminal or {}
+    sleeps = bool(slept_for) and head.ended_at is None
     result = {
         "runId": run_id,
-        "status": head.status,
+        "status": "sleeping" if sleeps else head.status,
         "result": end.get("result"),
         "error": end.get("error"),
         "totalRows": end.get("totalRows"),
         "durationMs": end.get("durationMs"),
         "latestSeq": head.latest_seq,
     }
+    if sleeps:
+        result["wait"] = {"kind": "integration_event_batch", "eventKeys": list(slept_for[:_MAX_TOLD_NAMES])}
     if traces is not None:
         result |= traces
     return result

@@ -52,6 +52,7 @@ OF_EVENTS = subject("events")
 OF_END = subject("terminal")
 
 _CALL = subject("call", "")[: -len('""]')]
+_CHILD = subject("child", "")[: -len('""]')]
 
 
 def of_child(event_key: str) -> str:
@@ -88,8 +89,12 @@ def wait(
     order: int = 0,
     trace: bool = False,
     claims: tuple[str, int, int] | None = None,
+    sleeps: bool = False,
 ) -> Decision:
-    """Let a question wait on a subject. `claims`: the call whose lease it would take: owner, lease in ms, number."""
+    """Let a question wait on a subject. `claims`: the call whose lease it would take: owner, lease in ms, number.
+
+    `sleeps`: the run's own function waits.
+    """
     decision = Decision()
     run_id, command, address = request.key, request.command, request.reply_to
     if address is None:
@@ -110,6 +115,7 @@ def wait(
         owner=owner,
         lease_ms=lease_ms,
         call=call,
+        sleeps=sleeps,
     )
     group = view.get(WAIT_GROUPS, run_id, on) or NOBODY
     group = WaitGroup(waits=group.waits + 1, claimers=group.claimers + (owner is not None))
@@ -118,6 +124,19 @@ def wait(
     decision.put(HEADS, (run_id,), replace(head, waits=head.waits + 1, next_wait=number + 1))
     decision.schedule(f"{TIMER}:{number}", request.now + wait_ms, [on, order, number])
     return decision
+
+
+def slept_for(view: View, run_id: str, head: RunHead) -> list[str]:
+    """The names of the results for which the run's own function waits."""
+    names: list[str] = []
+    if not head.waits:
+        return names
+    for (_, on, _, _), record in view.scan(WAITS, run_id, start=(run_id, _CHILD)):
+        if not on.startswith(_CHILD):
+            break
+        if record.sleeps:
+            names.append(decode(on.encode())[1])
+    return names
 
 
 def waiting(view: View, run_id: str, head: RunHead, on: str) -> WaitGroup:
@@ -248,7 +267,8 @@ def _standing(view: View, head: RunHead, key: WaitKey, record: RunWait) -> tuple
         stored = view.get(TERMINALS, run_id)
         terminal = decode(stored) if stored else None
         traces, size = traces_beside(view, run_id, head, stored) if record.trace else (None, 0)
-        return status_result(run_id, head, terminal, traces), len(stored or b"") + size
+        sleeps = slept_for(view, run_id, head)
+        return status_result(run_id, head, terminal, traces, sleeps), len(stored or b"") + size
     if record.kind == "events.list":
         event = view.get(EVENTS, run_id, key.order)
         more = event is not None and key.order < head.latest_seq

@@ -117,6 +117,8 @@ def status_view(state: StatusResult) -> RenderableType:
         "status": status_text(state.status),
         "events": state.latest_seq,
     }
+    if isinstance(state.wait, dict) and isinstance(names := state.wait.get("eventKeys"), list):
+        known["waits for"] = Text(", ".join(one_line(str(name)) for name in names))
     if state.error is not None:
         known["error"] = Text(printable(state.error))
     if state.total_rows is not None:

@@ -22,6 +22,10 @@ class ResultWaits:
     def __init__(self, client: RunlaneClient, dispatch: Dispatch, reporter: RunReporter) -> None:
         self._client = client
         self._run_id = dispatch.run_id
+        self._identity: dict[str, Any] = {
+            "instance_id": dispatch.instance_id,
+            "attempt": dispatch.attempt,
+        }
         self._reporter = reporter
 
     async def data(self, event_key: str, timeout_s: float | None) -> Any:
@@ -40,7 +44,7 @@ class ResultWaits:
             wait_ms = round(min(left_s, _LONGEST_WAIT_S) * 1000)
             try:
                 state = await insist(
-                    partial(client.await_child, run_id, event_key, timeout_ms=wait_ms),
+                    partial(client.await_child, run_id, event_key, timeout_ms=wait_ms, **self._identity),
                     what,
                     timeout_s=answer_s + wait_ms / 1000,
                 )
@@ -51,6 +55,8 @@ class ResultWaits:
                 if status.ended and self._reporter.is_over(ErrorCode.RUN_ENDED):
                     raise RunStopped(ErrorCode.RUN_ENDED)
             except CommandRefused as refusal:
+                if self._reporter.is_over(refusal.code):
+                    raise RunStopped(refusal.code) from None
                 if refusal.code != ErrorCode.TOO_MANY_WAITS:
                     raise
                 await pauses.take()

@@ -242,6 +242,10 @@ async def test_a_signal_wakes_another_run_and_is_sent_once_by_all_executions(
     await client.cancel(over)
     async with apps[0].runner(settings, group=group), apps[1].runner(settings, group=new_name()):
         await client.submit(receiver, receiver)
+        async with asyncio.timeout(PATIENCE_S):
+            while (status := await client.status(receiver, wait_ms=100)).status != "sleeping":
+                pass
+        assert status.wait == {"kind": "integration_event_batch", "eventKeys": ["approval"]}
         await client.submit(sender, sender)
         assert (await end_of(client, sender)).result == "RUN_ENDED"
         assert (await end_of(client, receiver)).result == [{"by": "zoë"}, 7]
