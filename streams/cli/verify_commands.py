@@ -54,7 +54,7 @@ def verify(
     Works on a running deployment as well as on a stopped one, and only reads (but for `--ask`). What was committed
     after it began is left out. The rules are in docs/reference/verification.md.
 
-    Exits 0 when no rule is broken, 1 when one is, 2 when the topics could not be read. Takes about 45 bytes of
+    Exits 0 when no rule is broken, 1 when one is, 2 when the topics could not be read. Takes 50 to 100 bytes of
     temporary disk space for each record, in the folder that TMPDIR names.
     """
     session = session_of(context)

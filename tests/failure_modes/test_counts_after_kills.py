@@ -16,7 +16,7 @@ from tests.contract.bare_client import BareClient, command, new_id
 from tests.waiting import wait_until
 from tests.worker_process import WorkerProcess
 
-COUNTERS, STEPS = 6, 3000
+COUNTERS, STEPS = 6, 2400
 
 
 def test_counters_are_right_to_the_last_one(broker: str, worker: WorkerProcess, client: BareClient) -> None:
@@ -46,7 +46,7 @@ def test_counters_are_right_to_the_last_one(broker: str, worker: WorkerProcess, 
     pause = threading.Event()
     counting = threading.Thread(target=count)
     counting.start()
-    for lost, seen in ((None, 300), (worker.lose_state, 900), (worker.lose_disk, 1500), (None, 2100)):
+    for lost, seen in ((None, 300), (worker.lose_state, 900), (worker.lose_disk, 1500)):
         wait_until(partial(is_visible, seen), f"{seen} steps are visible", 60)
         worker.kill()
         if lost is not None:
