@@ -20,7 +20,7 @@ from streams.execution.functions import RunFunction
 from streams.execution.lease_keeper import LeaseKeeper
 from streams.execution.run_execution import RunExecution
 from streams.launching.session_keys import KeyRing
-from streams.messaging.kafka_config import dispatch_config
+from streams.messaging.kafka_config import member_config
 from streams.messaging.loop_inbox import LoopInbox
 from streams.settings import Settings
 from streams.topic_admin import TopicLayoutError
@@ -86,7 +86,7 @@ class ExecutorRunner:
         arrivals: LoopInbox[tuple[bytes | None, bytes | None, Ticket]] = LoopInbox(loop, self._arrived)
         failures: LoopInbox[BaseException] = LoopInbox(loop, self._failed)
         self._consumer = DispatchConsumer(
-            dispatch_config(self.settings, self._group),
+            member_config(self.settings, self._group),
             self.settings.name(RUN_DISPATCH.name),
             self._concurrency,
             lambda key, value, ticket: arrivals.put((key, value, ticket)),

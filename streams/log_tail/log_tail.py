@@ -25,7 +25,7 @@ from streams.client_errors import CommandNotDelivered, CommandRefused
 from streams.execution.insistence import insist
 from streams.log_tail.run_lines import RunLine, run_lines
 from streams.messaging.command_sender import PendingCommand
-from streams.messaging.kafka_config import dispatch_config
+from streams.messaging.kafka_config import member_config
 from streams.run_calls import log_event
 from streams.settings import Settings
 from streams.user_errors import UserError
@@ -85,7 +85,7 @@ class LogTail:
         Goes on through a broker or a coordinator that is away. Raises `UserError` when the topic does not exist.
         """
         async with self._client:
-            consumer = Consumer(dispatch_config(self._settings, self._group))
+            consumer = Consumer(member_config(self._settings, self._group))
             stopping = asyncio.create_task(stop.wait())
             tailing: asyncio.Task[None] | None = None
             try:

@@ -88,8 +88,8 @@ def reader_config(settings: Settings) -> dict[str, Any]:
     }
 
 
-def dispatch_config(settings: Settings, group: str) -> dict[str, Any]:
-    """A member of an executors' consumer group; `group` is the name on the broker, with the prefix."""
+def member_config(settings: Settings, group: str) -> dict[str, Any]:
+    """A member of a consumer group, which commits by itself; `group` is the name on the broker, with the prefix."""
     return {
         **connection_config(settings),
         "group.id": group,
@@ -97,7 +97,7 @@ def dispatch_config(settings: Settings, group: str) -> dict[str, Any]:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "earliest",
-        # A member that joins takes only the partitions that become its own; the others go on executing.
+        # A member that joins takes only the partitions that become its own; the others go on.
         "partition.assignment.strategy": "cooperative-sticky",
         "session.timeout.ms": settings.session_timeout_ms,
         "heartbeat.interval.ms": settings.heartbeat_interval_ms,

@@ -99,7 +99,7 @@ class Member:
     """A member of the group, and what partitions it has."""
 
     def __init__(self, settings: Settings) -> None:
-        config = kafka_config.dispatch_config(settings, "executors")
+        config = kafka_config.member_config(settings, "executors")
         self.failures: list[BaseException] = []
         self._consumer = DispatchConsumer(
             config, settings.name("run-dispatch"), 10, lambda *_: None, self.failures.append
