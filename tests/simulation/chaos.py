@@ -44,7 +44,8 @@ class Chaos:
         """What has happened, and how often."""
         self._ambushes: list[Ambush] = []
         self._absences: list[asyncio.Task[None]] = []
-        self._is_crash_due = False
+        self._crash_after_commit: bool | None = None
+        """After what the broker is about to crash: a commit, or an abort."""
         self._is_crash_near = False
         self._events: dict[str, Callable[[], None]] = {
             "rebalance": self._rebalance,
@@ -71,7 +72,7 @@ class Chaos:
     async def end(self) -> None:
         """Nothing new happens any more; return when all nodes have come back."""
         self._ambushes.clear()
-        self._is_crash_due = False
+        self._crash_after_commit = None
         if self._absences:
             await asyncio.wait(self._absences)
 
@@ -114,9 +115,14 @@ class Chaos:
         self._lie_in_wait(*_STEPS)
 
     def _lie_in_wait(self, *calls: str) -> None:
-        random = self._random
-        strike = random.choice([Process.kill, self._lose_power])
-        self._ambushes.append(Ambush(random.choice(calls), random.randint(0, 3), strike))
+        call, passes = self._random.choice(calls), self._random.randint(0, 3)
+        self._ambushes.append(Ambush(call, passes, self._take_down))
+
+    def _take_down(self, process: Process) -> None:
+        if self._random.random() < 0.5:
+            process.kill()
+        else:
+            self._lose_power(process)
 
     def _power_loss(self) -> None:
         if process := self._process():
@@ -165,13 +171,15 @@ class Chaos:
             self._world.group.rebalance()
 
     def _broker_crash(self) -> None:
-        """Soon after the next commit or abort the broker dies, before it has written all markers."""
-        self._is_crash_due = True
+        """Soon after the next commit, or the next abort, the broker dies, before it has written all markers."""
+        self._crash_after_commit = self._random.random() < 0.7
+        if not self._crash_after_commit:
+            self._lie_in_wait("step PRODUCED")
 
-    def delays_marker(self) -> bool:
+    def delays_marker(self, commits: bool) -> bool:
         """A marker is to be written; whether it has to wait, since the broker dies before."""
-        if self._is_crash_due:
-            self._is_crash_due, self._is_crash_near = False, True
+        if self._crash_after_commit is commits:
+            self._crash_after_commit, self._is_crash_near = None, True
             self._world.loop.call_later(self._random.choice([0.001, 0.02, 0.2, 1.0]), self._crash)
         return self._is_crash_near
 

@@ -77,7 +77,10 @@ class MemorySide:
     def __init__(self) -> None:
         self.partition = 1
         self.kafka = MemoryKafka(
-            3, now=lambda: time.time_ns() // 1_000_000, send_marker=lambda write: None, elapsed=time.monotonic
+            3,
+            now=lambda: time.time_ns() // 1_000_000,
+            send_marker=lambda write, commits: None,
+            elapsed=time.monotonic,
         )
 
     def lane(self) -> MemoryLaneCluster:

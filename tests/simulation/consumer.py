@@ -6,9 +6,7 @@ lies a stream in which chunks may be late, lost, doubled or overtaken.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from streams.inbox import Chunk
@@ -156,8 +154,11 @@ class SimulatedConsumer:
             process.host.route(partition, chunk)
 
     async def _until_news(self) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.host.changed.wait(), _POLL_S)
+        changed = self._process.host.changed
+        # By far cheaper than a wait with a time-out, which makes a task.
+        timer = self._world.loop.call_later(_POLL_S, changed.set)
+        await changed.wait()
+        timer.cancel()
 
     def tell(self) -> None:
         """There may be something to fetch."""

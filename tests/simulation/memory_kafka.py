@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from schemas.envelope import Headers
 from schemas.topics import TOPICS
@@ -58,13 +59,13 @@ class MemoryKafka:
         *,
         now: Callable[[], int],
         wait: Callable[[], None] | None = None,
-        send_marker: Callable[[Callable[[], None]], None] = lambda write: write(),
+        send_marker: Callable[[Callable[[], None], bool], None] = lambda write, commits: write(),
         elapsed: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`now()`: the broker's clock in ms; `elapsed()`: seconds that passed, for time-outs.
 
-        `wait()` lets time pass for a call that has to wait for markers; `send_marker(write)` calls `write` sooner
-        or later.
+        `wait()` lets time pass for a call that has to wait for markers. `send_marker(write, commits)` calls `write`
+        sooner or later.
         """
         self.partitions = partitions
         self.now = now
@@ -202,7 +203,8 @@ class MemoryKafka:
         transaction.pending = dict(transaction.partitions)
         number = transaction.number
         for at in transaction.partitions:
-            self._send_marker(lambda at=at: self._mark(transaction, number, at))  # type: ignore[misc]
+            write = partial(self._mark, transaction, number, at)
+            self._send_marker(write, commit)
 
     def _mark(self, transaction: Transaction, number: int, at: At) -> None:
         if transaction.number == number and at in transaction.pending:

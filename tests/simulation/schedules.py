@@ -18,7 +18,7 @@ from tests.simulation.world import World, note_line
 CHUNK = 50
 """Schedules that a process takes at once,"""
 
-SEARCH_CHUNK = 8
+SEARCH_CHUNK = 4
 """and when the first one that fails ends it."""
 
 _COLLECT_EVERY = 25

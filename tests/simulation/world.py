@@ -271,8 +271,8 @@ class World:
         assert thread is not None
         thread.suspend(0.01)
 
-    def _send_marker(self, write: Callable[[], None]) -> None:
-        if self.chaos.delays_marker():
+    def _send_marker(self, write: Callable[[], None], commits: bool) -> None:
+        if self.chaos.delays_marker(commits):
             self.loop.call_later(5.0, write)
         elif self.hits(self.rates.marker_late):
             self.loop.call_later(self.random.choice(PAUSES_S), write)

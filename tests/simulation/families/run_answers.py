@@ -23,6 +23,8 @@ class Exchange(NamedTuple):
     """A command and one of its answers."""
 
     command: Mapping[str, Any]
+    offset: int
+    """Where the command was sent first, in the partition that owns the run."""
     result: Mapping[str, Any]
     partition: int
     """Of the reply."""
@@ -35,8 +37,10 @@ class CallStory:
     owners: dict[int, set[str]] = field(default_factory=dict)
     """Fencing number -> the commands that were told to have it."""
     given_at: dict[int, int] = field(default_factory=dict)
-    expires_at: dict[int, int] = field(default_factory=dict)
-    """Fencing number -> the latest time until which its owner was told to have it."""
+    expires_at: dict[int, dict[int, set[int]]] = field(default_factory=dict)
+    """Fencing number -> offset of the claim or renewal -> the time until which its owner was told to have it."""
+    renewals: dict[int, set[int]] = field(default_factory=dict)
+    """Fencing number -> offsets of what may have changed its lease."""
     released: set[int] = field(default_factory=set)
     """Fencing numbers that somebody may have given up."""
     hits: set[str] = field(default_factory=set)
@@ -61,13 +65,16 @@ def calls(committed: Committed) -> Iterator[str]:
     """A call is one command's at a time; it has one outcome, of the number that holds, and all who ask get that."""
     forgotten = _forgotten(committed)
     stories: defaultdict[tuple[str, str, str], CallStory] = defaultdict(CallStory)
-    for command, result, _ in _exchanges(committed):
+    for command, offset, result, _ in _exchanges(committed):
         if "toolId" in command and command["runId"] not in forgotten:
-            _tell(stories[command["runId"], command["toolId"], command["inputHash"]], command, result)
-    for command in _commands(committed):
-        if command.get("onFailure") == "release":
-            call = (command["runId"], command["toolId"], command["inputHash"])
-            stories[call].released.add(command["fencingNumber"])
+            _tell(stories[command["runId"], command["toolId"], command["inputHash"]], command, offset, result)
+    for command, offset in _commands(committed):
+        if "fencingNumber" in command:
+            story = stories[command["runId"], command["toolId"], command["inputHash"]]
+            if command["type"] == "call.renew":
+                story.renewals.setdefault(command["fencingNumber"], set()).add(offset)
+            elif command.get("onFailure") == "release":
+                story.released.add(command["fencingNumber"])
     for partition in committed[STATE_CHANGELOG.name]:
         for record in partition:
             if (record.key or b"").startswith(CALLS.prefix) and record.value is not None:
@@ -79,29 +86,35 @@ def calls(committed: Committed) -> Iterator[str]:
             yield from (f"{call}: {what}" for what in _wrong_about(story))
 
 
-def _tell(story: CallStory, command: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+def _tell(story: CallStory, command: Mapping[str, Any], offset: int, result: Mapping[str, Any]) -> None:
     """Add an answer to the story of its call."""
     if result.get("status") == "claimed":
         number, expires_at = result["fencingNumber"], result["leaseExpiresAt"]
         story.owners.setdefault(number, set()).add(command["commandId"])
         story.given_at[number] = expires_at - command["leaseMs"]
-        story.expires_at[number] = max(expires_at, story.expires_at.get(number, 0))
+        story.expires_at.setdefault(number, {}).setdefault(offset, set()).add(expires_at)
     elif result.get("status") == "hit":
         story.hits.add(_outcome(result))
     elif result.get("published"):
         story.published.add((command["fencingNumber"], _outcome(command)))
     elif command["type"] == "call.renew":
         number, expires_at = command["fencingNumber"], result["leaseExpiresAt"]
-        story.expires_at[number] = max(expires_at, story.expires_at.get(number, 0))
+        story.expires_at.setdefault(number, {}).setdefault(offset, set()).add(expires_at)
 
 
 def _wrong_about(story: CallStory) -> Iterator[str]:
     for number, owners in story.owners.items():
         if len(owners) > 1:
             yield f"fencing number {number} was given to {sorted(owners)}"
-        is_over = number - 1 in story.released or number - 1 not in story.expires_at
-        if not is_over and story.given_at[number] < story.expires_at[number - 1]:
-            yield f"fencing number {number} was given while the one before held"
+        told = story.expires_at.get(number - 1, {})
+        # Not when a renewal took effect again, or unheard.
+        is_clear = all(len(times) == 1 for times in told.values()) and (
+            story.renewals.get(number - 1, set()) <= told.keys()
+        )
+        if number - 1 not in story.released and told and is_clear:
+            (expires_at,) = told[max(told)]  # A renewal may also shorten a lease.
+            if story.given_at[number] < expires_at:
+                yield f"fencing number {number} was given while the one before held"
     if len({outcome for _, outcome in story.published} | story.hits) > 1:
         yield f"published was {story.published}, who asked got {story.hits}"
     if wrong := {number for number, _ in story.published} - story.ended_under:
@@ -114,7 +127,7 @@ def results_in_order(committed: Committed) -> Iterator[str]:
     """What is awaited is what was sent, and later answers never say something older."""
     offsets = _offsets_of_results(committed)
     latest: defaultdict[tuple[Any, ...], int] = defaultdict(int)
-    for command, result, partition in _exchanges(committed):
+    for command, _, result, partition in _exchanges(committed):
         if command["type"] not in ("child.terminal.get", "child.terminal.await") or result["state"] is None:
             continue
         run, state = command["runId"], result["state"]
@@ -129,7 +142,7 @@ def results_in_order(committed: Committed) -> Iterator[str]:
 
 def retries_within_limits(committed: Committed) -> Iterator[str]:
     """No attempt is given beyond what its claim allows."""
-    for command, result, _ in _exchanges(committed):
+    for command, _, result, _ in _exchanges(committed):
         is_given = command["type"] == "retry.claim" and result["claimed"]
         if is_given and not 1 <= result["attempts"] <= command["maxAttempts"]:
             yield f"{command} got attempt {result['attempts']}"
@@ -144,32 +157,34 @@ def secrets(committed: Committed) -> Iterator[str]:
                 yield f"{topic.name} shows a session in the clear: {record.value!r}"
 
 
-def _commands(committed: Committed) -> Iterator[dict[str, Any]]:
-    for record in _records(committed, RUN_COMMANDS.name):
-        if (command := _command(record)) is not None:
-            yield command
-
-
-def _exchanges(committed: Committed) -> Iterator[Exchange]:
-    """Each successful answer with its command, in the order of each reply partition."""
-    sent = {command["commandId"]: command for command in _commands(committed)}
-    for partition, records in enumerate(committed[REPLIES.name]):
-        for record in records:
-            reply = json.loads(record.value or b"")
-            if reply["ok"] and (command := sent.get(reply["commandId"])) is not None:
-                yield Exchange(command, reply["result"], partition)
-
-
-def _offsets_of_results(committed: Committed) -> Mapping[tuple[str, int], list[int]]:
-    """(run id, number in the data) -> where it was sent, in the partition that owns the run."""
-    offsets: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+def _commands(committed: Committed) -> Iterator[tuple[dict[str, Any], int]]:
+    """The commands with their offsets, of each partition those whose runs it owns."""
     partitions = committed[RUN_COMMANDS.name]
     for number, records in enumerate(partitions):
         for record in records:
             if partition_for(record.key or b"", len(partitions)) == number and (command := _command(record)):
-                data = command.get("payload") or command.get("data")
-                if isinstance(data, dict):
-                    offsets[command["runId"], data["n"]].append(record.offset)
+                yield command, record.offset
+
+
+def _exchanges(committed: Committed) -> Iterator[Exchange]:
+    """Each successful answer with its command, in the order of each reply partition."""
+    sent: dict[str, tuple[dict[str, Any], int]] = {}
+    for command, offset in _commands(committed):
+        sent.setdefault(command["commandId"], (command, offset))
+    for partition, records in enumerate(committed[REPLIES.name]):
+        for record in records:
+            reply = json.loads(record.value or b"")
+            if reply["ok"] and reply["commandId"] in sent:
+                yield Exchange(*sent[reply["commandId"]], reply["result"], partition)
+
+
+def _offsets_of_results(committed: Committed) -> Mapping[tuple[str, int], list[int]]:
+    """(run id, number in the data) -> where it was sent."""
+    offsets: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for command, offset in _commands(committed):
+        data = command.get("payload") or command.get("data")
+        if isinstance(data, dict):
+            offsets[command["runId"], data["n"]].append(offset)
     return offsets
 
 

@@ -26,7 +26,7 @@ def publish_under_any_fencing_number(patch: pytest.MonkeyPatch) -> None:
             command = command.model_copy(update={"fencing_number": call.fencing_number})
         return calls.publish(Request(command, request.key, request.now, request.reply_to), view)
 
-    patch.setitem(RULES, CallPublish, careless)
+    patch.setitem(RULES, CallPublish, careless)  # type: ignore[misc]
 
 
 @mutation
