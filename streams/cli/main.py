@@ -20,6 +20,7 @@ from streams.cli import (
     executor_commands,
     inspect_commands,
     log_tail_commands,
+    rate_commands,
     run_commands,
     schema_commands,
     settings_commands,
@@ -49,6 +50,7 @@ app.add_typer(call_commands.app)
 app.add_typer(trace_commands.app)
 app.add_typer(inspect_commands.app)
 app.add_typer(signal_commands.app)
+app.add_typer(rate_commands.app, name="rates")
 app.add_typer(dead_letter_commands.app, name="dead-letters")
 app.add_typer(broker_commands.app, name="broker")
 app.add_typer(topics_commands.app, name="topics")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from streams.client_errors import CommandRefused
 from streams.rate_limiter import RateLimiter
 from streams.settings import Settings
 from streams.sync_client import RunlaneSyncClient
+from tests.integration.command_line import CommandLine, interrupt, next_json
 from tests.worker_process import WorkerProcess
 
 PATIENCE_S = 120
@@ -97,3 +99,38 @@ def test_the_commands_have_methods_without_async_too(settings: Settings, worker:
             client.put_rate_rules(bucket, [], expected_version=7)
         (stored,) = client.get_rate_rules(bucket).rules
         assert (stored.requests_per_window, stored.max_concurrency) == (5, 4)
+
+
+def test_rules_are_applied_from_a_file_and_buckets_shown(
+    settings: Settings, worker: WorkerProcess, tmp_path: Path
+) -> None:
+    cli, bucket = CommandLine(str(settings.brokers), settings.prefix), f"org:{uuid.uuid4()}"
+    file = tmp_path / "rules.yaml"
+    rule = "{ruleId: rpm, requestsPerWindow: 5, windowMs: 3600000, kind: sliding, maxConcurrency: 9}"
+    file.write_text(f"buckets:\n  {bucket}:\n    - {rule}\n")
+    assert cli.json("rates", "apply", str(file), "--check") == {"buckets": 1, "applied": []}
+    applied = cli.json("rates", "apply", str(file))["applied"]
+    assert applied == [{"bucketId": bucket, "version": 1, "changed": True}]
+    assert "as before" in cli("rates", "apply", str(file))
+    stored = {
+        "ruleId": "rpm",
+        "kind": "sliding",
+        "windowMs": 3_600_000,
+        "requestsPerWindow": 5,
+        "maxConcurrency": 9,
+    }
+    assert cli.json("rates", "rules", bucket)["rules"] == [stored]
+    assert "sliding" in cli("rates", "rules", bucket)
+    with RunlaneSyncClient(settings) as client:
+        assert client.acquire_permits(bucket, requested=9).granted == 5
+    seen = cli.json("rates", "show", bucket)
+    assert (seen["granted"], seen["leases"], seen["rules"][0]["used"]) == (0, 1, 5)
+    assert "5 of 9" in cli("rates", "show", bucket)
+    with cli.following("rates", "show", bucket, "--watch", "--json") as watching:
+        assert next_json(watching)["rules"] == next_json(watching)["rules"]
+        assert interrupt(watching)[0] == 130
+    file.write_text(f"buckets:\n  {bucket}:\n    - {{ruleId: rpm, requestsPerWindow: 0, windowMs: 1}}\n")
+    refused = cli.error("rates", "apply", str(file), code=2)
+    assert "line 3:" in refused["message"]
+    assert "requestsPerWindow" in refused["message"]
+    assert "cannot be read" in cli.errors("rates", "apply", str(tmp_path / "none.yaml"), code=2)
