@@ -42,7 +42,8 @@ _RETENTION = "retention has removed the beginning of the log"
 _OPEN = "an open transaction hides the end of the log"
 _GONE = "its answer is remembered no longer"
 
-_ANY = Reply(Says.YES | Says.NO)
+_EITHER = Says.YES | Says.NO
+_ANY = Reply(_EITHER)
 
 
 class CommandRules:
@@ -106,20 +107,23 @@ class CommandRules:
                 if view.may_take_effect_again(command.command):
                     self._note(command, _ANY, says)
                 else:
-                    reply = self._first_reply(view, counted)
-                    self._note(command, reply, says if reply.says & Says.ANEW else says | Says.ONCE)
+                    self._note_first(view, command, counted, says)
         self._tally.checked(COMMAND, checked)
         for fate, number in counts.items():
             self._fates[fate] += number
 
-    def _first_reply(self, view: EntityView, command: CommandSeen) -> Reply:
-        """What the first reply to a command has to say, and every other."""
-        reply = self._family.reply(view, command)
+    def _note_first(self, view: EntityView, command: CommandSeen, first: CommandSeen, says: int) -> None:
+        """Note what the reply to a command has to say: the same as that to the first with its id."""
+        reply = self._family.reply(view, first)
+        if not reply.says & Says.ANEW:
+            says |= Says.ONCE
         answer = view.remembered.get(command.command)
         if answer is None or answer.state == Remembered.FORGOTTEN:
-            return reply
-        is_right = Says.NO if answer.state == Remembered.REFUSED else Says.YES
-        return reply._replace(says=reply.says & ~(Says.YES | Says.NO) | is_right, said=answer.said)
+            self._note(command, reply, says)
+        elif answer.state == Remembered.REFUSED:
+            self._note(command, reply, says, Says.NO, answer.said)
+        else:
+            self._note(command, reply, says, Says.YES, answer.said)
 
     def _check_forwarded(self, view: EntityView) -> None:
         copies = Counter(command.content for command in view.taken)
@@ -164,7 +168,11 @@ class CommandRules:
             COMMAND, place, "is done by the watermark, but there is no event, no answer and no dead letter"
         )
 
-    def _note(self, command: CommandSeen, reply: Reply, says: int) -> None:
+    def _note(
+        self, command: CommandSeen, reply: Reply, says: int, remembered: int = 0, said: int = NOTHING
+    ) -> None:
+        """`remembered`: `YES` or `NO` when it is known which it was, whatever the events tell."""
+        allowed = reply.says & ~_EITHER | remembered if remembered else reply.says
         self._expect(
             command.command,
             command.key,
@@ -177,12 +185,12 @@ class CommandRules:
             reply.end,
             NOTHING,
             reply.least,
-            reply.said,
+            said,
             reply.content,
             reply.other,
             reply.grants,
             command.partition,
             command.reply_partition,
             self._number,
-            reply.says | says,
+            allowed | says,
         )

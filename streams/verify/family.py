@@ -52,7 +52,6 @@ class Reply(NamedTuple):
     ts: int = NOTHING
     end: int = NOTHING
     least: int = 0
-    said: int = NOTHING
     content: int = NOTHING
     other: int = NOTHING
     grants: int = NOTHING

@@ -12,6 +12,7 @@ import pytest
 from agents.run import tables
 from streams.lane_tables import ANSWERS
 from streams.verify.findings import Place
+from streams.verify.verifier import Verifier
 from tests.sealed_sessions import sealed
 from tests.verification.breaking import (
     Break,
@@ -100,6 +101,15 @@ def test_the_history_is_right_before_it_is_broken(right: Deployment) -> None:
     assert checked["fencing"] == 2 * 7 + 3 + 2  # Of commands, and of replies.
     assert report.commands["refused"] == 2
     assert sum(count.not_checkable for count in report.rules.values()) == 0
+
+
+def test_a_verification_of_one_run_sees_what_it_has(right: Deployment) -> None:
+    topics = right.topics.copy()
+    a_signal_is_not_stored(topics)
+    for run, stored, violations in (("calls", 1, 0), ("launch", 3, 0), ("child", 2, 1)):
+        report = Verifier(topics, right.repeats, only=run.encode()).run()
+        checked = {rule.name: count.checked for rule, count in report.rules.items()}
+        assert (checked["stored"], report.violations) == (stored, violations)
 
 
 @pytest.mark.parametrize(("rule", "break_it"), SLOT_BREAKS, ids=name_of)
