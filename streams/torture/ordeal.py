@@ -248,11 +248,11 @@ class Torture:
             minutes = self._options.minutes
             ends_at = math.inf if minutes is None else time.monotonic() + 60 * minutes
             for fault in self._schedule:
+                if fault.alone or was_alone:
+                    await calm()
                 if time.monotonic() > ends_at:
                     self._step("the time is up: no further faults")
                     break
-                if fault.alone or was_alone:
-                    await calm()
                 await asyncio.sleep(fault.after_s)
                 tasks.add(asyncio.create_task(faults.carry_out(fault)))
                 was_alone = fault.alone

@@ -36,7 +36,7 @@ OPTIONS = TortureOptions(
 )
 RULES = {
     "command", "forward", "dead-letter", "origin", "seq", "after-end", "order", "twice", "terminal", "dispatch",
-    "state", "reply", "watermark", "partition", "schema",
+    "state", "stored", "count", "fencing", "reply", "watermark", "partition", "schema",
 }  # fmt: skip
 
 
