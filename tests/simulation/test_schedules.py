@@ -44,7 +44,7 @@ def test_a_seed_decides_all_that_happens(seed: int) -> None:
 
 def test_a_failure_shows_what_happened_and_how_to_see_it_again() -> None:
     with processes(1) as pool:
-        summary = run_many(pool, 0, 5, mutation="write_the_store_before_the_commit", stop_at_first=True)
+        summary = run_many(pool, 0, 100, mutation="write_the_store_before_the_commit", stop_at_first=True)
     text = str(summary.failures[0])
     assert "all is well from now on" in text
     assert f"--seed {summary.failures[0].seed} --trace" in text

@@ -139,6 +139,8 @@ class World:
             self.violations = [f"liveness: {error}"]
         finally:
             self._bury_all()
+            self.loop.steps = 0
+            self.loop.run_until_complete(self._end_tasks())
             self.loop.close()
         return self.violations
 
@@ -284,6 +286,11 @@ class World:
             for node in self.nodes:
                 if node.process is not None:
                     node.process.consumer.tell()
+
+    async def _end_tasks(self) -> None:
+        """Let tasks that were cancelled end, while there is a loop."""
+        for _ in range(5):
+            await asyncio.sleep(0)
 
     def _bury_all(self) -> None:
         for node in self.nodes:
