@@ -9,6 +9,7 @@ from pathlib import Path
 
 import orjson
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     DBCompressionType,
@@ -24,6 +25,7 @@ from streams.ports import LaneLostError, StateChange, StoreBrokenError, StoreSta
 _STAMP = b"\0stamp"
 _MIB = 1024 * 1024
 _BLOOM_BITS = 10
+_METADATA_BLOCK_BYTES = 4096
 _MEMTABLE_BLOOM_SHARE = 0.05
 _OPEN_FILES = 128
 _KEY = itemgetter(0)
@@ -119,9 +121,14 @@ class RocksStores:
         blocks = BlockBasedOptions()
         blocks.set_block_cache(self._cache)
         blocks.set_bloom_filter(_BLOOM_BITS, False)
-        # Index and filter blocks count against the cache, so that memory stays bounded as state grows.
+        # Index and filter blocks count against the cache, so that memory stays bounded as state grows. They are cut
+        # into parts: whole ones are megabytes, which are read again for nearly every key once they do not fit.
         blocks.set_cache_index_and_filter_blocks(True)
         blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
+        blocks.set_partition_filters(True)
+        blocks.set_metadata_block_size(_METADATA_BLOCK_BYTES)
+        blocks.set_pin_top_level_index_and_filter(True)
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_block_based_table_factory(blocks)
