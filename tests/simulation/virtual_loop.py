@@ -22,7 +22,7 @@ _TICKS = 2**20
 """Per second."""
 
 
-_MAX_STEPS = 60_000
+_MAX_STEPS = 15_000
 
 
 class StandstillError(Exception):
