@@ -21,6 +21,14 @@ class Limit(msgspec.Struct, frozen=True, array_like=True):
     """At most so many permits in leases at a time; 0: no bound."""
 
 
+class Address(msgspec.Struct, frozen=True, array_like=True):
+    """A reply address."""
+
+    partition: int
+    correlation_id: bytes
+    """In base64 where it is stored."""
+
+
 class BucketHead(Stored, frozen=True):
     """What is known of a bucket besides its rules, leases and waits. Table `rate.bucket`, key (bucket id)."""
 
@@ -98,10 +106,8 @@ class RateWait(Stored, frozen=True):
     """A command that waits for permits. Table `rate.wait`, key (bucket id, run id, number)."""
 
     command_id: str
-    partition: int
-    """Reply partition."""
-    correlation_id: bytes
-    """In base64 where it is stored."""
+    addresses: tuple[Address, ...]
+    """Where the answer goes: one for each time that the command was sent."""
     asked_at: int
     """Time of the command, in milliseconds since the epoch."""
     limits: tuple[Limit, ...]

@@ -55,7 +55,7 @@ def _ask(request: Request[RateAcquire] | Request[RateLease], view: View, *, is_b
     if bucket.head.waiting:
         place = view.get(WAIT_PLACES, key, command.command_id)
         if place is not None:
-            turns.readdress(bucket, place, reply_to)
+            turns.answer_there_too(bucket, place, reply_to)
             return bucket.finish()
     else:
         count = bucket.grantable(limits, requested, minimum)
@@ -64,10 +64,9 @@ def _ask(request: Request[RateAcquire] | Request[RateLease], view: View, *, is_b
                 return _refuse(refusals.too_many_rules(MAX_STORED_RULES))
             result = grant(bucket, wish, count)
             return bucket.finish().succeed(result)
-    if not command.timeout_ms:
+    if not command.timeout_ms or reply_to is None:
+        # Who cannot be reached does not wait: nobody would hear that the permits are theirs.
         return Decision().succeed(nothing(bucket, wish))
-    if reply_to is None:
-        return Decision()  # Nobody would hear that the permits are theirs.
     run_id = command.run_id or ""
     refused = turns.is_full(bucket, run_id)
     if refused is not None:

@@ -23,7 +23,7 @@ from agents.rate.granting import Wish, grant, nothing
 from agents.rate.tables import QUEUES, TURNS, WAIT_PLACES, WAITS
 from schemas.replies import ReplyAddress
 from schemas.stored import replace
-from schemas.stored_rates import RateQueue, RateTurn, RateWait, RateWaitPlace
+from schemas.stored_rates import Address, RateQueue, RateTurn, RateWait, RateWaitPlace
 
 MAX_WAITING = 10_000
 """Commands that wait for one bucket."""
@@ -33,6 +33,9 @@ SERVE = "serve"
 """The bucket's timer that serves the next turn: due when time alone makes its permits free."""
 TIMER = "wait"
 """The timers by which commands stop waiting."""
+
+MAX_ADDRESSES = 100
+"""A waiting command that is sent more often is answered at the last so many."""
 
 MAX_SERVED = 500
 """In one go; the others are served right after."""
@@ -57,8 +60,7 @@ def begin(bucket: Bucket, wish: Wish, run_id: str, reply_to: ReplyAddress, timeo
     number = bucket.take_number()
     wait = RateWait(
         command_id=wish.command_id,
-        partition=reply_to.partition,
-        correlation_id=reply_to.correlation_id,
+        addresses=(Address(*reply_to),),
         asked_at=wish.asked_at,
         limits=wish.limits,
         requested=wish.requested,
@@ -82,13 +84,13 @@ def begin(bucket: Bucket, wish: Wish, run_id: str, reply_to: ReplyAddress, timeo
         _serve_at(bucket, wait)
 
 
-def readdress(bucket: Bucket, place: RateWaitPlace, reply_to: ReplyAddress | None) -> None:
-    """A command that waits came again: it waits once, and is answered where it was sent from last."""
+def answer_there_too(bucket: Bucket, place: RateWaitPlace, reply_to: ReplyAddress | None) -> None:
+    """A command that waits came again: it waits once, and is answered as often as it was sent."""
     at = (bucket.key, place.run_id, place.number)
     wait = bucket.view.get(WAITS, *at)
     if wait is not None and reply_to is not None:
-        to = {"partition": reply_to.partition, "correlation_id": reply_to.correlation_id}
-        bucket.decision.put(WAITS, at, replace(wait, **to))
+        addresses = (*wait.addresses, Address(*reply_to))[-MAX_ADDRESSES:]
+        bucket.decision.put(WAITS, at, replace(wait, addresses=addresses))
 
 
 def serve(bucket: Bucket) -> None:
@@ -283,8 +285,9 @@ def _rest(bucket: Bucket) -> None:
 
 
 def _answer(decision: Decision, wait: RateWait, answer: Answer) -> None:
-    to = ReplyAddress(wait.partition, wait.correlation_id)
-    decision.answer_late(to, wait.command_id, answer, remember=True)
+    for number, address in enumerate(wait.addresses):
+        to = ReplyAddress(address.partition, address.correlation_id)
+        decision.answer_late(to, wait.command_id, answer, remember=not number)
 
 
 def _tag(served: int, wait: RateWait) -> int:

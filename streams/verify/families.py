@@ -11,12 +11,13 @@ from streams.verify.family import VerifiedFamily
 from streams.verify.findings import Rule
 from streams.verify.grants import FENCING
 from streams.verify.origin_rules import ORIGIN
+from streams.verify.rate.family import RateFamily
 from streams.verify.reading import PARTITION, SCHEMA
 from streams.verify.reply_rules import REPLY
 from streams.verify.run.family import RunFamily
 from streams.verify.state_log import WATERMARK
 
-VERIFIED_FAMILIES: tuple[Callable[[], VerifiedFamily[Any]], ...] = (RunFamily,)
+VERIFIED_FAMILIES: tuple[Callable[[], VerifiedFamily[Any]], ...] = (RunFamily, RateFamily)
 
 RULES: tuple[Rule, ...] = (
     COMMAND,

@@ -143,12 +143,13 @@ def test_a_waiting_command_that_comes_again_waits_once(client: BareClient, bucke
     limit = rule(2, maxConcurrency=1)
     lease = acquire(client, bucket, limit)
     command_id = new_id()
-    wait(client, bucket, limit, command_id=command_id)
+    earlier = wait(client, bucket, limit, command_id=command_id)
     again = wait(client, bucket, limit, command_id=command_id)
     assert waiting(client, bucket) == 1
     client.result("rate.release", bucket, leaseId=lease["leaseId"], fencingNumber=lease["fencingNumber"])
     first = client.reply(again)["result"]
     assert first["granted"] == 1
+    assert client.reply(earlier)["result"] == first
     assert acquire(client, bucket, limit, command_id=command_id) == first
     assert acquire(client, bucket, limit)["granted"] == 0
 

@@ -134,3 +134,12 @@ def test_rules_are_applied_from_a_file_and_buckets_shown(
     assert "line 3:" in refused["message"]
     assert "requestsPerWindow" in refused["message"]
     assert "cannot be read" in cli.errors("rates", "apply", str(tmp_path / "none.yaml"), code=2)
+
+
+def test_a_verification_finds_nothing_wrong_with_all_of_this(
+    settings: Settings, worker: WorkerProcess
+) -> None:
+    report = CommandLine(str(settings.brokers), settings.prefix).json("verify")
+    assert report["violations"] == []
+    (checked,) = [rule["checked"] for rule in report["rules"] if rule["rule"] == "bucket"]
+    assert checked >= 3

@@ -122,7 +122,7 @@ def test_a_full_queue_refuses_with_what_is_waiting(lane: RateLane, monkeypatch: 
 def test_who_cannot_be_answered_does_not_wait(lane: RateLane) -> None:
     rules = [rule(1, SECOND)]
     assert lane.acquire(rules)["granted"] == 1
-    assert lane.send("rate.acquire", rules=rules, timeoutMs=5000, reply=False) == {"waits": True}
+    assert lane.acquire(rules, timeoutMs=5000, reply=False)["granted"] == 0
     assert lane.touched.writes == []
     assert lane.peek(rules)["waiting"] == 0
 
@@ -135,6 +135,17 @@ def test_the_answer_to_a_command_that_waited_is_remembered(lane: RateLane) -> No
     lane.pass_time(1500)
     assert [name for name, _ in lane.take_late()] == ["w", "late"]
     assert lane.remembered == ["w", "late"]
+
+
+def test_a_waiting_command_is_answered_as_often_as_it_was_sent_and_waits_once(lane: RateLane) -> None:
+    rules = [rule(1, SECOND)]
+    lane.acquire(rules)
+    for _ in range(3):
+        lane.wait(rules, "w", timeoutMs=5000)
+    assert lane.peek(rules)["waiting"] == 1
+    lane.pass_time(SECOND)
+    assert [(name, given["granted"]) for name, given in lane.take_late()] == [("w", 1)] * 3
+    assert lane.remembered == ["w"]
 
 
 def test_a_bucket_counts_for_so_many_rules(lane: RateLane, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from agents.rate import tables as rate_tables
 from agents.run import tables
 from schemas.stored import LaneProgress
+from schemas.stored_rates import BucketHead, RateWait
 from streams.lane_tables import ANSWERS, PROGRESS
 from streams.partitioner import partition_for
 from streams.verify.families import RULES
@@ -509,3 +511,28 @@ def test_a_verification_of_one_run_sees_only_that_run(right: Deployment) -> None
         report = Verifier(topics, right.repeats, only=run.encode()).run()
         assert report.violations == violations
         assert report.commands["applied"] == 6
+
+
+@breaks("bucket")
+def a_bucket_counts_a_lease_that_is_not_stored(topics: Topics) -> Place:
+    _, record = topics.find(CHANGELOG)
+    key, head = rate_tables.BUCKETS.key("org:provider"), BucketHead(next_number=2, leases=1)
+    at = (CHANGELOG, partition_for(b"org:provider", PARTITIONS))
+    return topics.append(at, record, own_key=key, own_value=rate_tables.BUCKETS.encode(head))
+
+
+@breaks("bucket")
+def a_bucket_forgets_who_waits(topics: Topics) -> Place:
+    _, record = topics.find(CHANGELOG)
+    wait = RateWait(
+        command_id="w", addresses=(), asked_at=1, limits=(), requested=1, minimum=1, lease_ms=1000
+    )
+    key, head = rate_tables.BUCKETS.key("org:provider"), BucketHead(next_number=2)
+    at = (CHANGELOG, partition_for(b"org:provider", PARTITIONS))
+    topics.append(
+        at,
+        record,
+        own_key=rate_tables.WAITS.key("org:provider", "", 1),
+        own_value=rate_tables.WAITS.encode(wait),
+    )
+    return topics.append(at, record, own_key=key, own_value=rate_tables.BUCKETS.encode(head))
