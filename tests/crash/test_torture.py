@@ -30,7 +30,7 @@ OPTIONS = TortureOptions(
     workers=2,
     executors=2,
     partitions=3,
-    rate=150,
+    rate=100,
     pace_s=1.5,
     alone=0.4,
 )
