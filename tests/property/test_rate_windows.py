@@ -91,3 +91,13 @@ def test_nothing_is_better_than_not_having_charged_what_is_refunded(
     if count:
         state = kind.refund(limit, state, count, at, now)
     assert kind.used(limit, state) >= kind.used(limit, never)
+
+
+def test_a_refund_does_not_give_back_tokens_that_have_been_refilled() -> None:
+    limit = Limit("r", "bucket", 1000, 4)
+    kind = kind_of(limit)
+    state = kind.charge(limit, kind.new(limit, START), 4, START)
+    half = START + 500
+    state = kind.charge(limit, kind.advance(limit, state, half), 2, half)
+    # Without the first charge the bucket would have stayed full until now: two tokens would be missing.
+    assert kind.used(limit, kind.refund(limit, state, 4, START, half)) == 2

@@ -60,6 +60,24 @@ def test_blocks_grow_while_they_are_used_up_fast_and_shrink_when_they_are_not() 
     run_virtually(work)
 
 
+def test_a_block_is_settled_before_it_runs_out_and_not_used_after() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        server, limiter = limiter_of(loop, PLENTY, block_s=1.0)
+        for _ in range(2):
+            async with limiter.permit():
+                pass
+        assert asked(server) == [1, 2]
+        await asyncio.sleep(0.95)
+        assert settled(server) == [1, 1]
+        async with limiter.permit():
+            pass
+        assert len(asked(server)) == 3
+        await limiter.close()
+        assert server.lane.peek()["lostLeases"] == 0
+
+    run_virtually(work)
+
+
 def test_what_a_call_did_not_use_serves_the_next_and_what_it_used_beyond_is_charged() -> None:
     async def work(loop: VirtualLoop) -> None:
         server, limiter = limiter_of(loop, SCARCE, estimates=True)
