@@ -189,6 +189,7 @@ class Process:
         if self.is_dead:
             raise KilledError
         world = self.world
+        world.loop.count_call()
         if world.traces_calls:
             world.note(self.name, f"- {name}")
         if world.is_troubled:

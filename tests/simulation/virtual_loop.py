@@ -23,6 +23,7 @@ _TICKS = 2**20
 
 
 _MAX_STEPS = 15_000
+_FOR_GOOD_S = 1e9
 
 
 class StandstillError(Exception):
@@ -113,6 +114,13 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.call_later(self._start_delay(), self._start, thread)
         return future
 
+    def count_call(self) -> None:
+        """A call counts as a round does: a thread that is busy without end never comes back to the loop."""
+        self.steps += 1
+        thread = self.current_thread()
+        while self.steps > _MAX_STEPS and thread is not None:
+            thread.suspend(_FOR_GOOD_S)
+
     def on_thread(self, thread: SimulatedThread) -> None:
         """A thread was made; for who wants to kill it."""
 
@@ -130,7 +138,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         """Run what is ready; when nothing is, jump to the next timer."""
         self.steps += 1
         if self.steps > _MAX_STEPS:
-            raise StandstillError(f"busy without end: {_MAX_STEPS} rounds of the event loop")
+            raise StandstillError(f"busy without end: {_MAX_STEPS} rounds of the event loop and calls")
         ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
         while timers and timers[0][2].cancelled():
             heappop(timers)
