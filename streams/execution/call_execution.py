@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from schemas.json_codec import encode
 from schemas.names import MAX_OWNER_CHARACTERS
 from streams.client import RunlaneClient
 from streams.client_errors import CommandRefused
+from streams.execution.call_limits import CallLimits
 from streams.execution.failure_text import MAX_MESSAGE_CHARACTERS, describe_failure
 from streams.execution.functions import Outcome, call_async, call_in_thread, is_async
 from streams.execution.insistence import Pauses, insist
@@ -71,6 +73,7 @@ class CallExecution:
         dispatch: Dispatch,
         reporter: RunReporter,
         keeper: LeaseKeeper,
+        limits: CallLimits,
         secrets: KnownSecrets,
     ) -> None:
         """Of what `secrets` knows nothing is told in the errors of calls; their values are the function's own."""
@@ -79,6 +82,7 @@ class CallExecution:
         self._dispatch = dispatch
         self._reporter = reporter
         self._keeper = keeper
+        self._limits = limits
 
     async def call(
         self,
@@ -89,6 +93,8 @@ class CallExecution:
         on_failure: OnFailure,
         lease_s: float,
         input_hash: str | None,
+        bucket: str | None,
+        cost: int,
     ) -> Any:
         """See `RunContext.call`; `execute` is async, or plain and gets a thread."""
         loop = asyncio.get_running_loop()
@@ -107,13 +113,13 @@ class CallExecution:
         )
         if not isinstance(begun, Lease):
             return unwrap(tool_id, begun)
-        if is_async(execute):
-            executing = asyncio.create_task(call_async(execute, value))
-        else:
-            name = f"run {self._dispatch.run_id}: {tool_id}"
-            executing = asyncio.create_task(call_in_thread(execute, value, name))
+        executing = asyncio.create_task(self._execute(tool_id, value, execute, bucket, cost))
         try:
             outcome = await executing
+        except Exception:
+            # What the call raises is its outcome: it has not begun, since it got no permit.
+            await self.give_back(begun)
+            raise
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if begun.lost is not None and task is not None and not task.cancelling():
@@ -126,6 +132,14 @@ class CallExecution:
             raise
         return await self.finish(begun, outcome, on_failure)
 
+    async def _execute(
+        self, tool_id: str, value: Any, execute: Callable[[Any], Any], bucket: str | None, cost: int
+    ) -> Outcome:
+        async with self._limits.permit(bucket, cost):
+            if is_async(execute):
+                return await call_async(execute, value)
+            return await call_in_thread(execute, value, f"run {self._dispatch.run_id}: {tool_id}")
+
     def call_here(
         self,
         tool_id: str,
@@ -135,6 +149,8 @@ class CallExecution:
         on_failure: OnFailure,
         lease_s: float,
         input_hash: str | None,
+        bucket: str | None,
+        cost: int,
         loop: asyncio.AbstractEventLoop,
     ) -> Any:
         """See `SyncRunContext.call`: `execute` is plain and executed by this thread, which is not the loop's."""
@@ -150,10 +166,18 @@ class CallExecution:
         begun = asyncio.run_coroutine_threadsafe(begin, loop).result()
         if not isinstance(begun, Lease):
             return unwrap(tool_id, begun)
+        permit = AsyncExitStack()
+        entering = permit.enter_async_context(self._limits.permit(bucket, cost))
+        try:
+            asyncio.run_coroutine_threadsafe(entering, loop).result()
+        except Exception:
+            asyncio.run_coroutine_threadsafe(self.give_back(begun), loop).result()
+            raise
         try:
             outcome = Outcome(value=execute(value))
         except BaseException as error:
             outcome = Outcome(error=error)
+        asyncio.run_coroutine_threadsafe(permit.aclose(), loop).result()
         return asyncio.run_coroutine_threadsafe(self.finish(begun, outcome, on_failure), loop).result()
 
     async def begin(

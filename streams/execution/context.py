@@ -128,6 +128,8 @@ class RunContext(_Context):
         on_failure: OnFailure = "keep",
         lease_s: float = DEFAULT_LEASE_S,
         input_hash: str | None = None,
+        bucket: str | None = None,
+        cost: int = 1,
     ) -> Any:
         """Execute `execute(input)` once within the run, and return its result, also when it was executed before.
 
@@ -140,9 +142,20 @@ class RunContext(_Context):
         The result is what JSON makes of it, also the first time. An exception, and a result that is no JSON, fail the
         call: raises `CallFailed`. With `on_failure` `keep` it fails for good, with `release` the next call of it
         executes it again. Raises `LeaseLost` when another executor has taken the call over meanwhile.
+
+        `bucket` names a rate bucket with stored rules: who executes the call waits for `cost` permits of it first, and
+        a result that is there already costs nothing. Without a permit nothing is executed and the call is free again;
+        raises as `RateLimiter.permit` does.
         """
         return await self._calls.call(
-            tool_id, input, execute, on_failure=on_failure, lease_s=lease_s, input_hash=input_hash
+            tool_id,
+            input,
+            execute,
+            on_failure=on_failure,
+            lease_s=lease_s,
+            input_hash=input_hash,
+            bucket=bucket,
+            cost=cost,
         )
 
     async def await_child(self, event_key: str, timeout_s: float | None = None) -> Any:
@@ -230,6 +243,8 @@ class SyncRunContext(_Context):
         on_failure: OnFailure = "keep",
         lease_s: float = DEFAULT_LEASE_S,
         input_hash: str | None = None,
+        bucket: str | None = None,
+        cost: int = 1,
     ) -> Any:
         """See `RunContext.call`; `execute` is a plain function, executed in this thread."""
         return self._calls.call_here(
@@ -239,6 +254,8 @@ class SyncRunContext(_Context):
             on_failure=on_failure,
             lease_s=lease_s,
             input_hash=input_hash,
+            bucket=bucket,
+            cost=cost,
             loop=self._loop,
         )
 

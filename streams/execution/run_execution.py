@@ -14,6 +14,7 @@ from schemas.events import TerminalStatus
 from streams.client import RunlaneClient
 from streams.client_errors import ClientClosedError
 from streams.execution.call_execution import CallExecution
+from streams.execution.call_limits import CallLimits
 from streams.execution.context import Result, RunContext, Services, SyncRunContext
 from streams.execution.failure_text import describe_failure
 from streams.execution.functions import Outcome, RunFunction, call_async, call_in_thread, is_async
@@ -42,6 +43,7 @@ class RunExecution:
         dispatch: Dispatch,
         functions: Mapping[str, RunFunction],
         keeper: LeaseKeeper,
+        limits: CallLimits,
         session_keys: KeyRing | None,
     ) -> None:
         self.dispatch = dispatch
@@ -51,7 +53,7 @@ class RunExecution:
         self._reporter = RunReporter(client, dispatch, secrets, self._on_over)
         self._services = Services(
             self._reporter,
-            CallExecution(client, dispatch, self._reporter, keeper, secrets),
+            CallExecution(client, dispatch, self._reporter, keeper, limits, secrets),
             ResultWaits(client, dispatch, self._reporter),
             RunSessions(client, dispatch, self._reporter, session_keys, secrets),
             RunSignals(client, dispatch, self._reporter),

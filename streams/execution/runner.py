@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from schemas.dispatches import Dispatch
 from schemas.topics import RUN_DISPATCH
 from streams.client import RunlaneClient
+from streams.execution.call_limits import CallLimits
 from streams.execution.dispatch_consumer import DispatchConsumer, Ticket
 from streams.execution.functions import RunFunction
 from streams.execution.lease_keeper import LeaseKeeper
@@ -62,6 +63,7 @@ class ExecutorRunner:
         self._session_keys = session_keys
         self._client = RunlaneClient(settings, delivery_timeout_s=None)
         self._keeper = LeaseKeeper(settings)
+        self._limits = CallLimits(self._client)
         self._consumer: DispatchConsumer | None = None
         self._executions: dict[_Key, asyncio.Task[None]] = {}
         self._failure: asyncio.Future[None] | None = None
@@ -118,6 +120,7 @@ class ExecutorRunner:
                 await asyncio.wait(unfinished, timeout=1.0)
             await asyncio.to_thread(consumer.close, _LEAVE_S)
         await asyncio.to_thread(self._keeper.close)
+        await self._limits.close()
         await self._client.close(_FLUSH_S)
 
     async def __aenter__(self) -> Self:
@@ -160,7 +163,7 @@ class ExecutorRunner:
         while True:
             try:
                 execution = RunExecution(
-                    self._client, dispatch, self._functions, self._keeper, self._session_keys
+                    self._client, dispatch, self._functions, self._keeper, self._limits, self._session_keys
                 )
                 return await execution.execute(maybe_repeated=maybe_repeated)
             except Exception:

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from schemas.call_results import CallEntry
+from schemas.rate_rules import RateRule
 from schemas.terminals import TerminalState
 from streams import topic_admin
 from streams.client import RunlaneClient
@@ -313,3 +314,48 @@ async def test_a_run_waits_for_results_that_others_store(
         for run_id in runs:
             await client.set_child(run_id, "child", {"status": "completed"})
             assert (await end_of(client, run_id)).result == [{"status": "completed"}, [1]]
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_calls_take_permits_of_a_bucket_and_results_that_are_there_take_none(
+    settings: Settings, client: RunlaneClient, app: Executor, group: str, is_plain: bool
+) -> None:
+    name, run_id, bucket, executed = new_name(), new_name(), f"org:{new_name()}", []
+    await client.put_rate_rules(
+        bucket, [RateRule(rule_id="hour", requests_per_window=2, window_ms=3_600_000)]
+    )
+
+    def tool(given: Any) -> Any:
+        executed.append(given)
+        return given
+
+    async def function(context: RunContext) -> list[Any]:
+        values = [await context.call("tool", number, tool, bucket=bucket) for number in (1, 2, 1, 2, 1)]
+        try:
+            await context.call("tool", 3, tool, bucket=bucket, cost=3)
+        except CommandRefused as refusal:
+            values.append(refusal.code)
+        try:
+            async with asyncio.timeout(1):
+                await context.call("tool", 4, tool, bucket=bucket)
+        except TimeoutError:
+            values.append("no permit")
+        return values
+
+    def plain_function(context: SyncRunContext) -> list[Any]:
+        values = [context.call("tool", number, tool, bucket=bucket) for number in (1, 2, 1, 2, 1)]
+        try:
+            context.call("tool", 3, tool, bucket=bucket, cost=3)
+        except CommandRefused as refusal:
+            values.append(refusal.code)
+        return [*values, "no permit"]
+
+    app.run(name)(plain_function if is_plain else function)
+    async with app.runner(settings, group=group):
+        await client.submit(run_id, name)
+        end = await end_of(client, run_id)
+    assert end.result == [1, 2, 1, 2, 1, "RATE_NEVER_GRANTED", "no permit"]
+    assert executed == [1, 2]
+    states = {entry.input_hash: entry.state for entry in (await client.list_calls(run_id)).entries}
+    assert [states.pop(hash_input(number)) for number in (1, 2, 3)] == ["published", "published", "released"]
+    assert "failed" not in states.values()
