@@ -173,7 +173,7 @@ class HalfMarkingProducer:
 
     def _run(self, work: Callable[[AIOKafkaClient], Awaitable[T]]) -> T:
         async def run() -> T:
-            client = AIOKafkaClient(bootstrap_servers=self._config.brokers)
+            client = AIOKafkaClient(bootstrap_servers=self._config.connection["bootstrap.servers"])
             await client.bootstrap()
             try:
                 return await work(client)
