@@ -15,7 +15,7 @@ demo: $(VENV)/.with-demo
 	@$(BIN)/runlane demo $(ARGS)
 
 test: lint
-	@PATH="$(CURDIR)/$(BIN):$$PATH" pytest --numprocesses 2 --dist loadfile $(ARGS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.with-dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tests/check.sh
