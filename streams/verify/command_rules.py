@@ -69,6 +69,7 @@ class CommandRules:
     def _check_taken(self, view: EntityView) -> None:
         questions, watermark = self._family.questions, view.watermark
         first, effects = view.first, view.has_effect
+        is_whole = self._cut.ranges[view.topic, view.partition].is_whole
         newer = sum(command.type not in questions and command.offset <= watermark for command in view.taken)
         counts = dict.fromkeys(FATES, 0)
         checked = 0
@@ -104,7 +105,9 @@ class CommandRules:
                 if not command.correlation:
                     self._lost(Place(view.topic, command.partition, command.offset))
             if command.correlation:
-                if view.may_take_effect_again(command.command):
+                # Its id may be that of another command, which retention has removed and whose answer it then got.
+                is_known = command.command in effects or view.state_of(command.command)
+                if not (is_whole or is_known) or view.may_take_effect_again(command.command):
                     self._note(command, _ANY, says)
                 else:
                     self._note_first(view, command, counted, says)
