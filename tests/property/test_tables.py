@@ -14,6 +14,19 @@ from schemas import stored
 from schemas.stored import RunHead, RunWait, Stored, WaitGroup, replace
 from schemas.stored_calls import StoredCall
 from schemas.stored_launch import StoredInstance, StoredRetry, sessions_record
+from schemas.stored_rates import (
+    Address,
+    BucketHead,
+    Limit,
+    RateQueue,
+    RateTurn,
+    RateWait,
+    RateWaitPlace,
+    RuleState,
+    StoredGrant,
+    StoredLease,
+    StoredRules,
+)
 from tests.property.json_values import VALUES
 
 TEXT_AND_NUMBER = raw_table("t", (str, int))
@@ -76,6 +89,8 @@ def test_tables_do_not_meet(name: str, text: str) -> None:
 
 RECORDS = [kind for kind in Stored.__subclasses__() if kind.__module__.startswith("schemas.")]
 
+LIMITS = (Limit("é", "sliding", 60_000, 2**62), Limit("c", "window", 1, 1, concurrency=3))
+
 SAMPLES: list[Stored] = [
     RunHead(),
     RunHead(
@@ -100,6 +115,23 @@ SAMPLES: list[Stored] = [
     StoredRetry(updated_at=1, expires_at=2, attempts=3),
     sessions_record(1, 2, b'[{"name":"a"}]'),
     StoredInstance(instance_id="i", ttl_ms=1, expires_at=2, attempt=3),
+    BucketHead(next_number=2**62, cooldown_until=1, rules=2, leases=3, waiting=4, lost_permits=5),
+    RuleState(permits=2**62, start=1, used=2, rest=3, slots=(0, 4), reserved=5, held=6),
+    StoredLease(permits=1, granted_at=2, limits=LIMITS, is_block=True),
+    StoredGrant(number=1, permits=2, granted_at=3, limits=LIMITS),
+    RateWait(
+        command_id="é",
+        addresses=(Address(0, b"\xff\0"),),
+        asked_at=1,
+        limits=LIMITS,
+        requested=2,
+        minimum=1,
+        lease_ms=3,
+    ),
+    RateWaitPlace(run_id="é", number=1),
+    RateQueue(waiting=1, tag=2, number=3),
+    RateTurn(run_id="é"),
+    StoredRules(version=2, applied_at=1, limits=LIMITS),
     stored.Remembered(number=1, at=2, ok=True, body={"a": [None, 1.0]}, by_reference={"a": "b"}),
     stored.RepeatWindow(latest=5),
     stored.Timer(payload=[2**63, "x"]),
