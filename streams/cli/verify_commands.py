@@ -78,7 +78,7 @@ def _verify(session: Session, run: str | None, limit: int, ask: int) -> tuple[Re
     partitions = _partitions(session)
     samples = Samples(ask)
     with _bar(session) as bar:
-        source = KafkaSource(settings, brokers, partitions, bar.wait_for)
+        source = KafkaSource(settings, partitions, bar.wait_for)
         try:
             verifier = Verifier(
                 source,

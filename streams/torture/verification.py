@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streams.broker.local_broker import resolve_brokers
 from streams.settings import Settings
 from streams.verify.cut import RepeatLimits
 from streams.verify.kafka_source import KafkaSource
@@ -14,7 +13,7 @@ from streams.verify.verifier import Verifier
 
 def verify(settings: Settings) -> Report:
     """Hold all topics against all rules (blocking). Raises `UserError` when they cannot be read."""
-    source = KafkaSource(settings, resolve_brokers(settings), settings.partitions)
+    source = KafkaSource(settings, settings.partitions)
     try:
         limits = RepeatLimits(settings.repeat_window_commands, settings.repeat_window_ms)
         return Verifier(source, limits).run()

@@ -34,7 +34,6 @@ class KafkaSource:
     def __init__(
         self,
         settings: Settings,
-        brokers: str,
         partitions: int,
         say: Callable[[str], None] = lambda what: None,
     ) -> None:

@@ -77,7 +77,7 @@ async def test_a_run_from_its_submit_to_its_end(way: Any, secured: SecureBroker,
             await client.submit("r1", "greet")
             end = await client.wait_terminal("r1", timeout=PATIENCE_S)
             assert (end.status, end.result) == ("completed", "hello")
-        source = KafkaSource(settings, str(settings.brokers), 2)
+        source = KafkaSource(settings, 2)
         assert sum(source.extent("run-events", partition) for partition in range(2)) > 0
         source.close()
 
