@@ -13,26 +13,22 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from schemas.export import exported
-from streams import topic_admin
 from streams.launching.session_keys import KeyRing
 from streams.messaging.topic_scan import scan_topic
 from streams.settings import Settings
 from streams.sync_client import RunlaneSyncClient
+from tests import serving
 from tests.conftest import MakeSettings
 from tests.integration.command_line import CommandLine, interrupt, next_json
 from tests.waiting import wait_until
-from tests.worker_process import WorkerProcess
 
 
 @pytest.fixture(scope="module")
 def served(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Settings of a prefix that a worker serves."""
     settings = Settings(brokers=broker, prefix=f"cli{uuid.uuid4().hex[:8]}")
-    topic_admin.apply(settings)
-    with WorkerProcess(broker, settings.prefix, tmp_path_factory.mktemp("worker")) as worker:
-        worker.start().wait_ready()
+    with serving.served(settings, tmp_path_factory.mktemp("worker")):
         yield settings
-    topic_admin.delete(settings)
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,12 @@ import pytest
 from confluent_kafka import Producer
 
 from schemas import dead_letters as names
-from streams import topic_admin
 from streams.messaging.topic_scan import scan_topic
 from streams.partitioner import partition_for
 from streams.settings import Settings
+from tests import serving
 from tests.integration.command_line import CommandLine
 from tests.waiting import wait_until
-from tests.worker_process import WorkerProcess
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -28,11 +27,8 @@ OWN_HEADERS: Headers = [("a", b"1"), ("nothing", None), ("a", b""), ("bytes", b"
 def served(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Settings of a prefix that a worker serves."""
     settings = Settings(brokers=broker, prefix=f"cli{uuid.uuid4().hex[:8]}")
-    topic_admin.apply(settings)
-    with WorkerProcess(broker, settings.prefix, tmp_path_factory.mktemp("worker")) as worker:
-        worker.start().wait_ready()
+    with serving.served(settings, tmp_path_factory.mktemp("worker")):
         yield settings
-    topic_admin.delete(settings)
 
 
 @pytest.fixture(scope="module")

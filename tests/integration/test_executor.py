@@ -18,7 +18,6 @@ from pydantic import BaseModel
 
 from schemas.dispatches import Dispatch
 from schemas.terminals import TerminalState
-from streams import topic_admin
 from streams.client import RunlaneClient
 from streams.execution.command_ids import CommandIds
 from streams.executor import Executor, Result, RunContext, RunStopped, SyncRunContext
@@ -26,8 +25,8 @@ from streams.partitioner import partition_for
 from streams.settings import Settings
 from streams.sync_client import RunlaneSyncClient
 from tests.integration.executor_process import ExecutorProcess
+from tests.serving import served
 from tests.waiting import wait_until
-from tests.worker_process import WorkerProcess
 
 PATIENCE_S = 60
 
@@ -37,11 +36,8 @@ def settings(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Topics with a worker, for all tests of this module; each test uses a consumer group of its own."""
     prefix = f"x{uuid.uuid4().hex[:10]}"
     settings = Settings(brokers=broker, prefix=prefix, command_timeout_s=PATIENCE_S, session_timeout_ms=6000)
-    topic_admin.apply(settings)
-    with WorkerProcess(broker, prefix, tmp_path_factory.mktemp("worker")) as worker:
-        worker.start().wait_ready()
+    with served(settings, tmp_path_factory.mktemp("worker")):
         yield settings
-    topic_admin.delete(settings)
 
 
 @pytest.fixture

@@ -14,15 +14,14 @@ from pydantic import BaseModel
 from schemas.call_results import CallEntry
 from schemas.rate_rules import RateRule
 from schemas.terminals import TerminalState
-from streams import topic_admin
 from streams.client import RunlaneClient
 from streams.client_errors import CommandRefused
 from streams.execution.json_values import hash_input
 from streams.executor import CallFailed, Executor, RunContext, SyncRunContext
 from streams.settings import Settings
 from tests.integration.executor_process import ExecutorProcess
+from tests.serving import served
 from tests.waiting import wait_until
-from tests.worker_process import WorkerProcess
 
 PATIENCE_S = 120
 
@@ -32,11 +31,8 @@ def settings(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Topics with a worker, for all tests of this module; each test uses a consumer group of its own."""
     prefix = f"k{uuid.uuid4().hex[:10]}"
     settings = Settings(brokers=broker, prefix=prefix, command_timeout_s=PATIENCE_S, session_timeout_ms=6000)
-    topic_admin.apply(settings)
-    with WorkerProcess(broker, prefix, tmp_path_factory.mktemp("worker")) as worker:
-        worker.start().wait_ready()
+    with served(settings, tmp_path_factory.mktemp("worker")):
         yield settings
-    topic_admin.delete(settings)
 
 
 @pytest.fixture

@@ -11,12 +11,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streams import topic_admin
 from streams.settings import Settings
 from streams.sync_client import RunlaneSyncClient
 from tests.integration.command_line import CommandLine
+from tests.serving import served
 from tests.waiting import wait_until
-from tests.worker_process import WorkerProcess
 
 RUNS = [f"play/tail/run/{number}" for number in range(3)]
 PARTITIONS = 2
@@ -27,11 +26,8 @@ PATIENCE_S = 120
 def settings(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Topics with a worker, for all tests of this module."""
     settings = Settings(brokers=broker, prefix=f"tail{uuid.uuid4().hex[:8]}")
-    topic_admin.apply(settings)
-    with WorkerProcess(broker, settings.prefix, tmp_path_factory.mktemp("worker")) as worker:
-        worker.start().wait_ready()
+    with served(settings, tmp_path_factory.mktemp("worker")):
         yield settings
-    topic_admin.delete(settings)
 
 
 @pytest.fixture(scope="module")
