@@ -13,11 +13,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from schemas.topics import STATE_CHANGELOG, TopicSpec
 from streams.cluster_watch import ClusterWatch
 from streams.faust_adapter import LaneApp, LaneConsumer
+from streams.faust_credentials import faust_credentials
 from streams.lane_factory import LaneFactory
 from streams.lane_host import LaneHost
 from streams.lane_runner import BatchLimits
 from streams.messaging.kafka_config import address_config
-from streams.messaging.kafka_security import faust_credentials
 from streams.metrics import Metrics
 from streams.predecessors import find_predecessors, worker_client_id
 from streams.settings import Settings

@@ -15,7 +15,7 @@ import faust
 
 from schemas.topics import RUN_COMMANDS
 from streams.cli.session import load_settings
-from streams.messaging.kafka_security import faust_credentials
+from streams.faust_credentials import faust_credentials
 from streams.settings import Settings
 
 EVENTS = "bench-faust-events"

@@ -1,11 +1,9 @@
-"""TLS and SASL of every Kafka client: the settings, as the native client and as Faust want them."""
+"""TLS and SASL of every Kafka client: what the settings ask for, as the native client wants it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from aiokafka.helpers import create_ssl_context
-from faust.auth import Credentials, SASLCredentials, SSLCredentials
 from pydantic import SecretStr
 
 from streams.settings import Settings
@@ -27,35 +25,21 @@ def security_config(settings: Settings) -> dict[str, Any]:
 
     Raises `UserError` when the settings do not fit together.
     """
+    check_security(settings)
     protocol = settings.security_protocol
-    _check(settings)
     if protocol == "PLAINTEXT":
         return {}
     config: dict[str, Any] = {"security.protocol": protocol}
-    if _has_tls(settings):
+    if has_tls(settings):
         files = {option: getattr(settings, name) for option, name in _CERTIFICATES.items()}
         config |= {option: str(file) for option, file in files.items() if file is not None}
         if settings.ssl_key_password is not None:
             config["ssl.key.password"] = settings.ssl_key_password.get_secret_value()
-    if _has_sasl(settings):
+    if has_sasl(settings):
         config["sasl.mechanisms"] = settings.sasl_mechanism
         config["sasl.username"] = settings.sasl_username
-        config["sasl.password"] = _password(settings)
+        config["sasl.password"] = secret(settings.sasl_password)
     return config
-
-
-def faust_credentials(settings: Settings) -> Credentials | None:
-    """What Faust's consumer takes; None for a connection in the clear. Raises `UserError` as `security_config`."""
-    _check(settings)
-    context = _ssl_context(settings) if _has_tls(settings) else None
-    if _has_sasl(settings):
-        return SASLCredentials(
-            username=settings.sasl_username,
-            password=_password(settings),
-            ssl_context=context,
-            mechanism=settings.sasl_mechanism,
-        )
-    return SSLCredentials(context) if context is not None else None
 
 
 def security_environment(settings: Settings) -> dict[str, str]:
@@ -68,40 +52,27 @@ def security_environment(settings: Settings) -> dict[str, str]:
     }
 
 
-def _has_tls(settings: Settings) -> bool:
+def has_tls(settings: Settings) -> bool:
+    """Whether connections are encrypted."""
     return settings.security_protocol in ("SSL", "SASL_SSL")
 
 
-def _has_sasl(settings: Settings) -> bool:
+def has_sasl(settings: Settings) -> bool:
+    """Whether clients name themselves by SASL."""
     return settings.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
 
-def _password(settings: Settings) -> str:
-    return settings.sasl_password.get_secret_value() if settings.sasl_password is not None else ""
+def secret(value: SecretStr | None) -> str | None:
+    """A secret setting in the clear."""
+    return None if value is None else value.get_secret_value()
 
 
-def _ssl_context(settings: Settings) -> Any:
-    password = settings.ssl_key_password
-    try:
-        return create_ssl_context(
-            cafile=settings.ssl_ca_file,
-            certfile=settings.ssl_certificate_file,
-            keyfile=settings.ssl_key_file,
-            password=None if password is None else password.get_secret_value(),
-        )
-    except OSError as error:
-        raise UserError(
-            f"The files for TLS cannot be used: {error}.",
-            "they are PEM files: RUNLANE_SSL_CA_FILE, RUNLANE_SSL_CERTIFICATE_FILE, RUNLANE_SSL_KEY_FILE",
-        ) from error
-
-
-def _check(settings: Settings) -> None:
+def check_security(settings: Settings) -> None:
     """Refuse what a client would ignore or fail on later, with a message that says which setting is meant."""
     protocol = settings.security_protocol
     for names, used, others in (
-        (_TLS, _has_tls(settings), "SSL or SASL_SSL"),
-        (_SASL, _has_sasl(settings), "SASL_PLAINTEXT or SASL_SSL"),
+        (_TLS, has_tls(settings), "SSL or SASL_SSL"),
+        (_SASL, has_sasl(settings), "SASL_PLAINTEXT or SASL_SSL"),
     ):
         given = [name for name in names if getattr(settings, name) is not None]
         if given and not used:
@@ -121,7 +92,7 @@ def _check(settings: Settings) -> None:
             "A client certificate and its key are needed together.",
             "set both RUNLANE_SSL_CERTIFICATE_FILE and RUNLANE_SSL_KEY_FILE, or neither",
         )
-    if _has_sasl(settings):
+    if has_sasl(settings):
         missing = [name for name in _SASL if getattr(settings, name) is None]
         if missing:
             raise UserError(f"With {protocol} a client has to name itself.", f"set {_variables(missing)}")

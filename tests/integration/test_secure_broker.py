@@ -14,7 +14,8 @@ from streams import topic_admin
 from streams.child_process import WorkerChild, free_port
 from streams.client import RunlaneClient
 from streams.executor import Executor, RunContext
-from streams.messaging.kafka_security import faust_credentials, security_config
+from streams.faust_credentials import faust_credentials
+from streams.messaging.kafka_security import security_config
 from streams.settings import Settings
 from streams.user_errors import UserError
 from streams.verify.kafka_source import KafkaSource
