@@ -83,6 +83,9 @@ Output = tuple[str, str, bytes]
 Message = tuple[str, str, bytes]
 """(topic, key, value): a command for another key, in the partition that owns the key."""
 
+Count = tuple[str, int]
+"""(name, number): something that the key's metrics count."""
+
 AT_ONCE = 0
 """When a timer is due that fires right after the command or timer that sets it."""
 
@@ -103,7 +106,7 @@ class LateAnswer(Value, frozen=True):
 class Decision:
     """All that a command or a timer does: built by a machine, applied by the lane wholly or not at all."""
 
-    __slots__ = ("answer", "changes", "forgets", "late_answers", "messages", "outputs", "timers")
+    __slots__ = ("answer", "changes", "counts", "forgets", "late_answers", "messages", "outputs", "timers")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -111,6 +114,7 @@ class Decision:
         self.messages: list[Message] = []
         self.timers: list[TimerChange] = []
         self.late_answers: list[LateAnswer] = []
+        self.counts: list[Count] = []
         self.answer: Answer | None = None
         """The answer to the command itself; None while it waits, and for timers."""
         self.forgets = False
@@ -139,6 +143,10 @@ class Decision:
     def cancel(self, name: str) -> None:
         """Cancel the key's timer of this name; one that is not set is fine."""
         self.timers.append((name, None, None))
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Count something in the key's metrics, once the decision is committed."""
+        self.counts.append((name, number))
 
     def succeed(self, result: dict[str, Any], **by_reference: str) -> Decision:
         """Answer the command with a result."""

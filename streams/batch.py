@@ -76,6 +76,8 @@ class BatchCounts:
     timers: int = 0
     internal_errors: int = 0
     dead_letters: dict[str, int] = field(default_factory=dict)
+    by_key: dict[tuple[str, str], int] = field(default_factory=dict)
+    """What machines have counted: (name, key) -> number."""
 
     def add(self, other: BatchCounts) -> None:
         """Add the counts of another batch."""
@@ -84,6 +86,8 @@ class BatchCounts:
                 setattr(self, name, getattr(self, name) + value)
         for code, number in other.dead_letters.items():
             self.dead_letters[code] = self.dead_letters.get(code, 0) + number
+        for at, number in other.by_key.items():
+            self.by_key[at] = self.by_key.get(at, 0) + number
 
 
 class Failure(NamedTuple):
@@ -313,6 +317,9 @@ class Batch:
                 self._repeats.remember(family, key, late.command_id, late.answer, self.clock)
         if decision.forgets:
             self._repeats.forget(family, key)
+        counted = self.counts.by_key
+        for what, number in decision.counts:
+            counted[what, key] = counted.get((what, key), 0) + number
 
     def _emit(self, output: OutRecord, limit: int = MAX_OUTPUT_BYTES) -> None:
         size = len(output.key or b"") + len(output.value or b"")

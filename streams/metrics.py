@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from streams.batch import BatchCounts
+from streams.rate_metrics import RateMetrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SIZES = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
@@ -13,7 +14,8 @@ _SIZES = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000)
 class Metrics:
     """The metrics of one worker, in a registry of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate_buckets: int = 100) -> None:
+        """`rate_buckets`: so many buckets have a label of their own."""
         registry = CollectorRegistry()
         self.registry = registry
         self.commands = Counter(
@@ -62,6 +64,7 @@ class Metrics:
         self.restored = Counter(
             "runlane_restored_records_total", "Changelog records restored", registry=registry
         )
+        self._rates = RateMetrics(registry, rate_buckets)
 
     def batch(self, counts: BatchCounts, seconds: float) -> None:
         """Count a committed batch."""
@@ -77,6 +80,7 @@ class Metrics:
                 self.commands.labels(outcome).inc(number)
         for code, number in counts.dead_letters.items():
             self.dead_letters.labels(code).inc(number)
+        self._rates.add(counts.by_key)
         if counts.timers:
             self.timers.inc(counts.timers)
         self.batch_seconds.observe(seconds)

@@ -124,6 +124,13 @@ class Settings(BaseSettings):
         description="A partition that stands still this long while its end moves on raises an alarm.",
     )
 
+    rate_metrics_buckets: int = Field(
+        100,
+        ge=0,
+        le=10_000,
+        description="Rate buckets with metrics of their own, the first of a worker; the rest is in `other`.",
+    )
+
     command_timeout_s: float = Field(
         30.0,
         gt=0,

@@ -44,7 +44,7 @@ class WorkerApp:
         self._topics = self._factory.topics
         folder = self._factory.folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.metrics = Metrics()
+        self.metrics = Metrics(settings.rate_metrics_buckets)
         group = settings.name("lanes")
         client_id = worker_client_id(settings.client_id, settings.data_dir)
         connection = {**address_config(settings), "client.id": client_id}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agents.machine import Answer, Decision, Request, View
 from agents.rate import refusals, turns
 from agents.rate.bucket import MAX_STORED_RULES, Bucket
+from agents.rate.counting import count_answer
 from agents.rate.granting import Wish, grant, nothing
 from agents.rate.tables import STORED_RULES, WAIT_PLACES
 from schemas.rate_commands import RateAcquire, RateLease
@@ -39,6 +40,13 @@ def unreachable(limits: tuple[Limit, ...], minimum: int) -> Limit | None:
 
 
 def _ask(request: Request[RateAcquire] | Request[RateLease], view: View, *, is_block: bool) -> Decision:
+    decision = _decide(request, view, is_block)
+    if decision.answer is not None:
+        count_answer(decision, decision.answer)
+    return decision
+
+
+def _decide(request: Request[RateAcquire] | Request[RateLease], view: View, is_block: bool) -> Decision:
     command, key, now, reply_to = request.command, request.key, request.now, request.reply_to
     limits = usable_limits(view, key, command.rules)
     if limits is None:

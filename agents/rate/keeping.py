@@ -7,6 +7,7 @@ from typing import Any
 from agents.machine import Decision, FiredTimer, Request, View
 from agents.rate import refusals
 from agents.rate.bucket import SWEEP, SWEEP_EVERY_MS, Bucket
+from agents.rate.counting import PENALTIES
 from agents.rate.granting import prune_grants
 from agents.rate.tables import BUCKETS, STORED_RULES
 from agents.rate.turns import serve
@@ -23,6 +24,7 @@ def penalize(request: Request[RatePenalize], view: View) -> Decision:
     if cooldown_ms > 0 and request.now + cooldown_ms > until:
         until = request.now + cooldown_ms
         bucket.update(cooldown_until=until)
+        bucket.decision.count(PENALTIES)
         serve(bucket)
     return bucket.finish().succeed({"cooldownUntil": until})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agents.machine import AT_ONCE, Decision, FiredTimer, Request, View
 from agents.rate import refusals
 from agents.rate.bucket import Bucket
+from agents.rate.counting import EXPIRED, LOST
 from agents.rate.granting import EXPIRE, lease_key
 from agents.rate.tables import GRANTS, LEASES
 from agents.rate.turns import serve
@@ -60,7 +61,9 @@ def expire(timer: FiredTimer, view: View) -> Decision:
             due = at[1]
             break
         bucket.end_lease(at, lease)
+        bucket.decision.count(EXPIRED)
         if lease.is_block:
+            bucket.decision.count(LOST, lease.permits)
             head = bucket.head
             bucket.update(
                 lost_leases=head.lost_leases + 1, lost_permits=min(head.lost_permits + lease.permits, 2**60)

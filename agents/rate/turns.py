@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from agents.machine import AT_ONCE, Answer, Decision, FiredTimer, View
 from agents.rate import refusals
 from agents.rate.bucket import MAX_STORED_RULES, Bucket
+from agents.rate.counting import SERVED, WAITED, count_answer
 from agents.rate.granting import Wish, grant, nothing
 from agents.rate.tables import QUEUES, TURNS, WAIT_PLACES, WAITS
 from schemas.replies import ReplyAddress
@@ -71,6 +72,7 @@ def begin(bucket: Bucket, wish: Wish, run_id: str, reply_to: ReplyAddress, timeo
     decision.put(WAITS, (key, run_id, number), wait)
     decision.put(WAIT_PLACES, (key, wish.command_id), RateWaitPlace(run_id=run_id, number=number))
     decision.schedule(f"{TIMER}:{number}", bucket.now + timeout_ms, [run_id, number])
+    decision.count(WAITED)
     bucket.update(waiting=head.waiting + 1)
     queue = bucket.view.get(QUEUES, key, run_id)
     if queue is not None:
@@ -180,6 +182,7 @@ class _Service:
                 return
             decision = bucket.decision
             _answer(decision, wait, answer)
+            decision.count(SERVED)
             decision.cancel(f"{TIMER}:{at[2]}")
             decision.delete(WAITS, at)
             decision.delete(WAIT_PLACES, (bucket.key, wait.command_id))
@@ -285,6 +288,7 @@ def _rest(bucket: Bucket) -> None:
 
 
 def _answer(decision: Decision, wait: RateWait, answer: Answer) -> None:
+    count_answer(decision, answer)
     for number, address in enumerate(wait.addresses):
         to = ReplyAddress(address.partition, address.correlation_id)
         decision.answer_late(to, wait.command_id, answer, remember=not number)
