@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
+from streams.cli.main import main
 from tests.worker_process import RUNLANE, worker_environment
 
 _PATIENCE_S = 120.0
+
+# Each command is forked off a process that has imported everything: imports would take most of its time.
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload([__name__])
 
 
 class CommandLine:
@@ -59,20 +69,39 @@ class CommandLine:
             process.kill()
             process.communicate()
 
-    def _run(self, arguments: tuple[str, ...], stdin: str, code: int) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [str(RUNLANE), *arguments],
-            env=self.environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE_S,
-            check=False,
-        )
-        said = f"runlane {' '.join(arguments)} exited with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-        assert done.returncode == code, said
+    def _run(self, arguments: tuple[str, ...], stdin: str, code: int) -> _Done:
+        with TemporaryDirectory() as made:
+            folder = Path(made)
+            (folder / "stdin").write_text(stdin)
+            process = _FORKING.Process(target=_execute, args=(arguments, self.environment, folder))
+            process.start()
+            process.join(_PATIENCE_S)
+            still_runs = process.exitcode is None
+            process.kill()
+            process.join()
+            done = _Done((folder / "stdout").read_text(), (folder / "stderr").read_text())
+        ended = f"still ran after {_PATIENCE_S:.0f} s" if still_runs else f"exited with {process.exitcode}"
+        said = f"runlane {' '.join(arguments)} {ended}:\n{done.stdout}\n{done.stderr}"
+        assert not still_runs, said
+        assert process.exitcode == code, said
         assert "Traceback" not in done.stderr, said
         return done
+
+
+class _Done(NamedTuple):
+    stdout: str
+    stderr: str
+
+
+def _execute(arguments: tuple[str, ...], environment: dict[str, str], folder: Path) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        file = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, number)
+        os.close(file)
+    sys.stdin = os.fdopen(0, closefd=False)
+    main(list(arguments))
 
 
 def next_json(process: subprocess.Popen[str]) -> Any:
