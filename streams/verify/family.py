@@ -16,7 +16,7 @@ from streams.verify.cut import Cut
 from streams.verify.digests import NOTHING
 from streams.verify.entity import EntityView
 from streams.verify.findings import Rule, Tally
-from streams.verify.reading import ReadChange, ReadCommand, Reading, ReadRecords
+from streams.verify.reading import ReadAnswer, ReadChange, ReadCommand, Reading, ReadRecords
 from streams.verify.rows import ANSWER_LAYOUT, COMMAND_LAYOUT, AnswerSeen, CommandSeen
 from streams.verify.spill import Channel
 
@@ -97,6 +97,10 @@ class VerifiedFamily(ABC, Generic[V]):
     def commands_read(self, reading: Reading) -> Mapping[str, ReadCommand]:
         """The readers of what commands say, by the commands' type; of other types nothing more is read."""
         return {}
+
+    def answers_read(self, reading: Reading) -> ReadAnswer | None:
+        """The reader of what is remembered of commands that were accepted, if there is more to read than all have."""
+        return None
 
     def content_of(self, result: Mapping[str, Any]) -> int:
         """The digest of the stored content that a reply's result shows; see `streams.verify.rows.ReplySeen`."""

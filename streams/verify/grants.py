@@ -10,8 +10,8 @@ from streams.verify.rows import Granted
 
 FENCING = Rule(
     "fencing",
-    "The fencing numbers of a call only grow, no two commands get the same one, the newest one is stored, and a result "
-    "is published once: under the newest number, with none after it.",
+    "The fencing numbers of a call, or of a bucket, only grow, no two commands get the same one, the newest one of "
+    "a call is stored, and a result is published once: under the newest number, with none after it.",
     "commands whose answer is remembered no longer",
 )
 

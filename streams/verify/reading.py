@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,10 @@ ReadChange = Callable[[bytes, bytes | None, int], None]
 
 ReadCommand = Callable[[int, int, bytes], None]
 """Reads what a command says: digest of its key, offset, value."""
+
+ReadAnswer = Callable[[int, int, Mapping[str, Any], int], None]
+"""Reads what is remembered of a command that was accepted: digests of its key and of its id, the result, changelog
+offset."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 
 from streams.lane_tables import ANSWERS
 from streams.verify.digests import NOTHING, digest, reply_digest
-from streams.verify.reading import ReadChange
+from streams.verify.reading import ReadAnswer, ReadChange
 from streams.verify.rows import Remembered
 
 WriteAnswer = Callable[[int, int, int, int, int], None]
@@ -17,13 +17,16 @@ _NUMBERS = ("fencingNumber", "attempts", "count", "published")
 _MOST = 2**62
 
 
-def answer_readers(writers: Mapping[str, WriteAnswer], only: str | None) -> dict[str, ReadChange]:
+def answer_readers(
+    writers: Mapping[str, WriteAnswer], more: Mapping[str, ReadAnswer], only: str | None
+) -> dict[str, ReadChange]:
     """The readers of the tables that hold answers, by table name.
 
-    `writers`: where the answers of a command family go, by its name. `only`: no other keys.
+    `writers`: where the answers of a command family go, by its name; `more`: what else reads them, if anything.
+    `only`: no other keys.
     """
 
-    def read(at: bytes, value: bytes | None, _: int) -> None:
+    def read(at: bytes, value: bytes | None, offset: int) -> None:
         family, key, command_id = _parts(at)
         write = writers.get(family)
         if write is None or (only is not None and key != only):
@@ -40,6 +43,8 @@ def answer_readers(writers: Mapping[str, WriteAnswer], only: str | None) -> dict
             -1 if "seq" in body or not ok else _number(body),
             Remembered.ACCEPTED if ok else Remembered.REFUSED,
         )
+        if ok and family in more:
+            more[family](digest(key.encode()), digest(command_id), body, offset)
 
     return {ANSWERS.name: read}
 

@@ -38,7 +38,12 @@ class StateLog:
         readers: dict[str, ReadChange] = {table.name: _schema_only(table) for table in _OF_LANES}
         readers[PROGRESS.name] = self._read_progress
         writers = {family.family.name: reading.writer(family.answers) for family in families}
-        readers |= answer_readers(writers, None if only is None else only.decode())
+        more = {
+            family.family.name: read
+            for family in families
+            if (read := family.answers_read(reading)) is not None
+        }
+        readers |= answer_readers(writers, more, None if only is None else only.decode())
         for family in families:
             readers |= {table.name: _schema_only(table) for table in family.state_tables}
             readers |= family.tables(partition, reading)

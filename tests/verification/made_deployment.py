@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.families import FAMILIES
 from schemas.stored import LaneProgress
-from schemas.topics import RUN_COMMANDS
+from schemas.topics import RATE_COMMANDS, RUN_COMMANDS
 from streams.batch import Batch, LaneRules
 from streams.partitioner import partition_for
 from streams.ports import CommandRecord, StoreStamp
@@ -19,7 +19,8 @@ from tests.simulation.memory_store import MemoryStore, MemoryStores
 from tests.verification.made_topics import CHANGELOG, Made, Topics
 
 PARTITIONS = 3
-COMMANDS = RUN_COMMANDS.name
+COMMANDS, RATES = RUN_COMMANDS.name, RATE_COMMANDS.name
+ID_FIELDS = {COMMANDS: "runId", RATES: "bucketId"}
 START = 1_700_000_000_000
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -58,29 +59,36 @@ class Deployment:
     def send(
         self,
         type_: str,
-        run: str,
+        key: str,
         *,
         command_id: str | None = None,
         asks: bool = False,
         misplaced: bool = False,
         **fields: Any,
     ) -> str:
-        """Send a command; returns its id."""
+        """Send a command about a run, or a rate bucket; returns its id."""
         self._sent += 1
         command_id = command_id or f"c{self._sent}"
-        value = {"type": type_, "commandId": command_id, "runId": run, **fields}
-        partition = (partition_for(run.encode(), PARTITIONS) + misplaced) % PARTITIONS
-        self.send_raw(run.encode(), json.dumps(value).encode(), self.address() if asks else (), partition)
+        topic = RATES if type_.startswith("rate.") else COMMANDS
+        value = {"type": type_, "commandId": command_id, ID_FIELDS[topic]: key, **fields}
+        partition = (partition_for(key.encode(), PARTITIONS) + misplaced) % PARTITIONS
+        headers = self.address() if asks else ()
+        self.send_raw(key.encode(), json.dumps(value).encode(), headers, partition, topic)
         return command_id
 
     def send_raw(
-        self, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        partition: int | None = None,
+        topic: str = COMMANDS,
     ) -> None:
         """Send any record."""
         self.steps += 1
         if partition is None:
             partition = partition_for(key or b"", PARTITIONS)
-        self._append(COMMANDS, partition, key, value, headers)
+        self._append(topic, partition, key, value, headers)
 
     def address(self) -> Headers:
         """A reply address of its own for each command."""
@@ -93,10 +101,10 @@ class Deployment:
         for lane in self._lanes if partition is None else [self._lanes[partition]]:
 
             def apply(batch: Batch, lane: _Lane = lane) -> None:
-                for record in self._waiting(lane)[:most]:
+                for topic, record in self._waiting(lane)[:most]:
                     batch.apply(
                         CommandRecord(
-                            COMMANDS,
+                            topic,
                             lane.partition,
                             record.at,
                             record.time,
@@ -108,9 +116,14 @@ class Deployment:
 
             self._transact(lane, apply)
 
-    def _waiting(self, lane: _Lane) -> list[Made]:
-        watermark = lane.progress.watermarks.get(COMMANDS, -1)
-        return [record for record in self.topics.logs[COMMANDS, lane.partition] if record.at > watermark]
+    def _waiting(self, lane: _Lane) -> list[tuple[str, Made]]:
+        watermarks = lane.progress.watermarks
+        return [
+            (topic, record)
+            for topic in (COMMANDS, RATES)
+            for record in self.topics.logs[topic, lane.partition]
+            if record.at > watermarks.get(topic, -1)
+        ]
 
     def settle(self) -> Topics:
         """Let all lanes do all there is, also what they forward to each other; returns the topics."""

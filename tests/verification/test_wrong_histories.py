@@ -31,6 +31,7 @@ from tests.verification.breaking import (
 )
 from tests.verification.made_deployment import COMMANDS, PARTITIONS, Deployment
 from tests.verification.made_topics import CHANGELOG, At, Made, Topics
+from tests.verification.test_wrong_rates import RATE_BREAKS
 from tests.verification.test_wrong_slots import SLOT_BREAKS
 
 BREAKS = Breaks()
@@ -93,7 +94,9 @@ def test_the_history_is_right_before_it_is_broken(right: Deployment) -> None:
 
 def test_every_rule_is_broken_by_a_test() -> None:
     asked_for = {"served"}
-    assert {rule for rule, _ in (*BREAKS, *SLOT_BREAKS)} | asked_for == {rule.name for rule in RULES}
+    assert {rule for rule, _ in (*BREAKS, *SLOT_BREAKS, *RATE_BREAKS)} | asked_for == {
+        rule.name for rule in RULES
+    }
 
 
 @pytest.mark.parametrize(("rule", "break_it"), BREAKS, ids=name_of)
