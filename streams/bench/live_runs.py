@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
-from streams.bench.loading import apply_all
+from streams.bench.loading import MB, load, settled_bytes
 from streams.bench.processes import Worker
 from streams.bench.report import BenchResult, Figure, Target
 from streams.bench.restore import start_and_restore
 from streams.bench.run_lives import CALLS_PER_LIFE, EVENTS_PER_LIFE, lives
 from streams.bench.workbench import Workbench
-from streams.user_errors import UserError
 
-_MB = 1_000_000
 _TARGET = Target("at most", 600)
-_SETTLE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -30,24 +26,12 @@ def run(bench: Workbench, plan: LiveRunsPlan) -> BenchResult:
     series = lives(range(plan.runs))
     with bench.site("live-runs") as (settings, folder), Worker(settings, folder) as worker:
         worker.start().wait_ready()
-        peak = worker.resident_bytes()
-
-        def watch() -> None:
-            nonlocal peak
-            peak = max(peak, worker.resident_bytes())
-
-        apply_all(bench, settings, worker, series, watch)
-        time.sleep(_SETTLE_S)
-        applied = int(worker.metric("runlane_commands_total"))
-        if applied != series.commands:
-            raise UserError(f"The worker counts {applied:,} commands, {series.commands:,} were sent.")
-        loaded = worker.resident_bytes()
+        loaded = load(bench, settings, worker, series)
         worker.stop()
         bench.step("starting it again without its disk")
         worker.lose_disk()
         restored = start_and_restore(worker)
-        time.sleep(_SETTLE_S)
-        lost = worker.resident_bytes()
+        lost = settled_bytes(worker)
     return BenchResult(
         name="live-runs",
         how=(
@@ -57,14 +41,14 @@ def run(bench: Workbench, plan: LiveRunsPlan) -> BenchResult:
             "until all serve."
         ),
         figures=[
-            Figure("most while loading", peak / _MB, "MB", _TARGET),
-            Figure("after loading", loaded / _MB, "MB", _TARGET),
-            Figure("after a restart, disk lost", lost / _MB, "MB", _TARGET),
+            Figure("most while loading", loaded.peak / MB, "MB", _TARGET),
+            Figure("after loading", loaded.after / MB, "MB", _TARGET),
+            Figure("after a restart, disk lost", lost / MB, "MB", _TARGET),
             Figure("restore", restored.seconds, "s", Target("at most", 30)),
             Figure("restored", restored.records / restored.seconds, "records/s"),
         ],
         columns=["runs", "commands", "records restored", "restore s", "start to ready s"],
         rows=[[plan.runs, series.commands, restored.records, restored.seconds, restored.start_to_ready_s]],
-        checks={"commandsApplied": applied, "recordsRestored": restored.records},
-        samples={"bytes": {"peak": peak, "loaded": loaded, "restored": lost}},
+        checks={"commandsApplied": loaded.commands, "recordsRestored": restored.records},
+        samples={"bytes": {"peak": loaded.peak, "loaded": loaded.after, "restored": lost}},
     )

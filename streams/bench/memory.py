@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
-from streams.bench.loading import apply_all
+from streams.bench.loading import MB, load, settled_bytes
 from streams.bench.processes import Worker
 from streams.bench.report import BenchResult, Figure, Target
 from streams.bench.restore import start_and_restore
 from streams.bench.workbench import Workbench
 from streams.bench.workload import Workload
-from streams.user_errors import UserError
 
-_MB = 1_000_000
 _TARGET = Target("at most", 400)
-_SETTLE_S = 2.0
+_EMPTY = "ready, nothing stored"
 
 
 @dataclass(frozen=True)
@@ -30,34 +27,20 @@ def run(bench: Workbench, plan: MemoryPlan) -> BenchResult:
     """Store the events, then restart the worker with and without its disk."""
     with bench.site("memory") as (settings, folder), Worker(settings, folder) as worker:
         worker.start().wait_ready()
-        empty = worker.resident_bytes()
-        peak = empty
-
-        def watch() -> None:
-            nonlocal peak
-            peak = max(peak, worker.resident_bytes())
-
-        apply_all(bench, settings, worker, Workload(plan.events, plan.runs), watch)
-        time.sleep(_SETTLE_S)
-        applied = int(worker.metric("runlane_commands_total"))
-        if applied != plan.events:
-            raise UserError(f"The worker counts {applied:,} commands, {plan.events:,} were sent.")
-        loaded = worker.resident_bytes()
+        loaded = load(bench, settings, worker, Workload(plan.events, plan.runs))
         worker.stop()
         bench.step("starting it again with its disk")
         start_and_restore(worker)
-        time.sleep(_SETTLE_S)
-        kept = worker.resident_bytes()
+        kept = settled_bytes(worker)
         worker.stop()
         bench.step("starting it again without its disk")
         worker.lose_disk()
         restored = start_and_restore(worker)
-        time.sleep(_SETTLE_S)
-        lost = worker.resident_bytes()
+        lost = settled_bytes(worker)
     sizes = {
-        "ready, nothing stored": empty,
-        "most while loading": peak,
-        "after loading": loaded,
+        _EMPTY: loaded.before,
+        "most while loading": loaded.peak,
+        "after loading": loaded.after,
         "after a restart, disk kept": kept,
         "after a restart, disk lost": lost,
     }
@@ -68,10 +51,10 @@ def run(bench: Workbench, plan: MemoryPlan) -> BenchResult:
             "in millions of bytes; while loading it is looked at ten times a second."
         ),
         figures=[
-            Figure(name, size / _MB, "MB", None if size is empty else _TARGET) for name, size in sizes.items()
+            Figure(name, size / MB, "MB", None if name == _EMPTY else _TARGET) for name, size in sizes.items()
         ],
         columns=["when", "MB"],
-        rows=[[name, size / _MB] for name, size in sizes.items()],
-        checks={"commandsApplied": applied, "recordsRestored": restored.records},
+        rows=[[name, size / MB] for name, size in sizes.items()],
+        checks={"commandsApplied": loaded.commands, "recordsRestored": restored.records},
         samples={"bytes": sizes},
     )
