@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeGuard
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic.alias_generators import to_camel
 
 from schemas.json_numbers import JsonNumber
@@ -71,8 +81,37 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+class _RuleList(list[RateRule]):
+    """Rules that many commands name alike: what is counted for them is worked out once."""
+
+    @cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        return _limits_of(self)
+
+
+_KNOWN: dict[bytes, _RuleList] = {}
+_MOST_KNOWN = 1000
+_LONGEST_KNOWN = 4096
+
+
+def _recognize(rules: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    if not isinstance(rules, list):
+        return validate(rules)
+    name = marshal.dumps(rules, 2)
+    known = _KNOWN.get(name)
+    if known is None:
+        known = _RuleList(validate(rules))
+        if len(name) <= _LONGEST_KNOWN:
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            _KNOWN[name] = known
+    return known
+
+
 Rules = Annotated[
-    Annotated[list[RateRule], Field(max_length=MAX_RULES)] | None, BeforeValidator(_drop_unusable)
+    Annotated[list[RateRule], Field(max_length=MAX_RULES)] | None,
+    BeforeValidator(_drop_unusable),
+    WrapValidator(_recognize),
 ]
 """Rules of a command: what is no usable rule (no string id, no positive number of requests, no number as window) is
 ignored. None: the rules that are stored for the bucket."""
@@ -83,6 +122,10 @@ StrictRules = Annotated[list[RateRule], Field(max_length=MAX_RULES)]
 
 def limits_of(rules: Iterable[RateRule]) -> tuple[Limit, ...]:
     """The rules in whole numbers; of rules that are counted together the stricter numbers hold."""
+    return rules.limits if isinstance(rules, _RuleList) else _limits_of(rules)
+
+
+def _limits_of(rules: Iterable[RateRule]) -> tuple[Limit, ...]:
     merged: dict[tuple[str, str, int], Limit] = {}
     for rule in rules:
         limit = rule.limit

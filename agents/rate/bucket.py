@@ -39,6 +39,8 @@ class Bucket:
         self._stored = stored
         self.head = stored if stored is not None else BucketHead(next_number=_first_number(now))
         self._states: dict[StateKey, RuleState] = {}
+        self._unstored: set[StateKey] = set()
+        """Rules that have no stored state, and were not changed yet."""
         self._changed: set[StateKey] = set()
         self._ended: set[LeaseKey] = set()
 
@@ -57,23 +59,32 @@ class Bucket:
         at = state_key(limit)
         state = self._states.get(at)
         if state is None:
-            kind = kind_of(limit)
             stored = self.view.get(RULES, self.key, *at)
-            state = kind.new(limit, self.now) if stored is None else kind.advance(limit, stored, self.now)
+            if stored is None:
+                state = kind_of(limit).new(limit, self.now)
+                self._unstored.add(at)
+            else:
+                state = kind_of(limit).advance(limit, stored, self.now)
             self._states[at] = state
         return state
 
     def free(self, limit: Limit) -> int:
         """How many permits a rule has left; less than 0 when more was used than it allows."""
         free = self._free_of_window(limit)
-        return min(free, limit.concurrency - self.state(limit).held) if limit.concurrency else free
+        if limit.concurrency:
+            return min(free, limit.concurrency - self.state(limit).held)
+        return free
 
     def grantable(self, limits: Iterable[Limit], requested: int, minimum: int) -> int:
         """How many permits can be granted now: the smallest that a rule has left, or 0 when that is too few."""
         if self.head.cooldown_until > self.now:
             return 0
-        count = min((self.free(limit) for limit in limits), default=requested)
-        return min(count, requested) if count >= minimum else 0
+        count = requested
+        for limit in limits:
+            free = self.free(limit)
+            if free < count:
+                count = free
+        return count if count >= minimum else 0
 
     def ready_at(self, limits: Iterable[Limit], count: int) -> tuple[int, bool]:
         """When so many permits are free, as far as time alone tells, and whether leases have to end besides.
@@ -149,10 +160,14 @@ class Bucket:
 
     def has_room(self, limits: Iterable[Limit]) -> bool:
         """Whether the states of these rules may be stored; forgets idle ones when there are many."""
-        new = sum(self.view.get(RULES, self.key, *state_key(limit)) is None for limit in limits)
-        if not new or self.head.rules + new <= MAX_STORED_RULES:
+        for limit in limits:
+            self.state(limit)
+        if not self._unstored:
             return True
         needed = {state_key(limit) for limit in limits}
+        new = len(needed & self._unstored)
+        if self.head.rules + new <= MAX_STORED_RULES:
+            return True
         return self.forget_idle_rules(needed) + new <= MAX_STORED_RULES
 
     def forget_idle_rules(self, needed: Iterable[StateKey] = ()) -> int:
@@ -171,9 +186,9 @@ class Bucket:
 
     def finish(self) -> Decision:
         """The decision, with all that has changed."""
-        for at in sorted(self._changed):
+        for at in sorted(self._changed) if len(self._changed) > 1 else self._changed:
             self.decision.put(RULES, (self.key, *at), self._states[at])
-        if self.head != self._stored:
+        if self.head is not self._stored and self.head != self._stored:
             self.decision.put(BUCKETS, (self.key,), self.head)
             if self._stored is None:
                 self.decision.schedule(SWEEP, self.now + SWEEP_EVERY_MS)
@@ -190,9 +205,10 @@ class Bucket:
         at = state_key(limit)
         if at not in self._changed:
             self._changed.add(at)
-            if self.view.get(RULES, self.key, *at) is None:
+            if at in self._unstored:
+                self._unstored.discard(at)
                 self.head = replace(self.head, rules=self.head.rules + 1)
-        if (state.permits, state.concurrency) != (limit.permits, limit.concurrency):
+        if state.permits != limit.permits or state.concurrency != limit.concurrency:
             state = replace(state, permits=limit.permits, concurrency=limit.concurrency)
         self._states[at] = state
 
