@@ -42,6 +42,8 @@ RULES = {
 LEASE_MS = 1500
 WAIT_MS = 1000
 _TASKS = 3
+_PATIENCE_S = 100.0
+"""For a broker that is just being started again."""
 _OPTIONS: Any = {"timeout": 4.0, "attempts": 100}
 
 
@@ -106,7 +108,9 @@ async def take(limiter: RateLimiter, source: Random) -> None:
 async def run(seed: int) -> None:
     """All at once, without end."""
     source = Random(seed)
-    async with RunlaneClient(Settings(), delivery_timeout_s=None) as client, asyncio.TaskGroup() as group:
+    client = RunlaneClient(Settings(), delivery_timeout_s=None)
+    await client.open(_PATIENCE_S)
+    async with asyncio.TaskGroup() as group:
         for _ in range(_TASKS):
             group.create_task(acquire(client, source))
         for bucket, rules in RULES.items():

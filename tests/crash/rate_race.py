@@ -111,22 +111,22 @@ def race_site(seed: int) -> Iterator[Site]:
 
 
 def run_race(site: Site, *, kills: int, seed: int, step: Callable[[str], None] = lambda line: None) -> None:
-    """Kill one after another, each once there are new grants; at the end all clients, and wait until all has ended."""
+    """Kill one to three, wait for new grants, and so on; at the end all clients, and wait until all has ended."""
     source = random.Random(seed)
     ways = [site.kill_worker] * 3 + [site.kill_worker_and_state] + [site.kill_client] * 3 + [site.kill_broker]
     site.wait_for_grants(site.clients)
     turn: list[Callable[[], None]] = []
-    for number in range(kills):
-        if not turn:
-            turn = source.sample(ways, len(ways))
-        time.sleep(source.uniform(0, 0.3))
-        turn.pop()()
-        # Who was started last is a client's successor, if one was killed.
+    while (left := kills - site.kills.total()) > 0:
+        for _ in range(min(left, source.choice([1, 2, 3]))):
+            turn = turn or source.sample(ways, len(ways))
+            time.sleep(source.uniform(0, 0.3))
+            turn.pop()()
         for client in site.clients:
             client.require_alive()
+        # Who was started last is a client's successor, if one was killed.
         site.wait_for_grants(site.clients[-1:])
         assert site.worker.alive, site.worker.explain("nobody here has ended it")
-        step(f"{number + 1} of {kills} kills, {site.grants(site.clients):,} grants told of")
+        step(f"{site.kills.total()} of {kills} kills, {site.grants(site.clients):,} grants told of")
     for client in site.clients:
         client.kill()
     # What they held runs out, and what waits ends.
