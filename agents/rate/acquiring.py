@@ -50,14 +50,14 @@ def _decide(request: Request[RateAcquire] | Request[RateLease], view: View, is_b
     command, key, now, reply_to = request.command, request.key, request.now, request.reply_to
     limits = usable_limits(view, key, command.rules)
     if limits is None:
-        return refusals.rules_required()
+        return _repeat_of_waiting(request, view) or refusals.rules_required()
     requested = command.requested
     if not limits and not is_block:
         return Decision().succeed({"granted": requested, "waitMs": 0})
     minimum = min(command.minimum, requested)
     limit = unreachable(limits, minimum)
     if limit is not None:
-        return refusals.never_granted(limit, minimum)
+        return _repeat_of_waiting(request, view) or refusals.never_granted(limit, minimum)
     bucket = Bucket(key, view, now)
     wish = Wish(command.command_id, now, limits, requested, minimum, command.lease_ms, is_block)
     if bucket.head.waiting:
@@ -80,6 +80,16 @@ def _decide(request: Request[RateAcquire] | Request[RateLease], view: View, is_b
     if refused is not None:
         return refused
     turns.begin(bucket, wish, run_id, reply_to, command.timeout_ms)
+    return bucket.finish()
+
+
+def _repeat_of_waiting(request: Request[RateAcquire] | Request[RateLease], view: View) -> Decision | None:
+    """What to do with a command that waits already, though the stored rules have changed since; else None."""
+    place = view.get(WAIT_PLACES, request.key, request.command.command_id)
+    if place is None:
+        return None
+    bucket = Bucket(request.key, view, request.now)
+    turns.answer_there_too(bucket, place, request.reply_to)
     return bucket.finish()
 
 

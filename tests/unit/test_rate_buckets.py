@@ -8,7 +8,7 @@ from agents.rate import bucket as bucket_module
 from agents.rate import granting, turns
 from agents.rate.tables import GRANTS, LEASES, RULES
 from agents.rate.windows import SLOTS
-from tests.rate_lane import RateLane, code, result, rule
+from tests.rate_lane import Fields, RateLane, code, result, rule
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 
@@ -146,6 +146,19 @@ def test_a_waiting_command_is_answered_as_often_as_it_was_sent_and_waits_once(la
     lane.pass_time(SECOND)
     assert [(name, given["granted"]) for name, given in lane.take_late()] == [("w", 1)] * 3
     assert lane.remembered == ["w"]
+
+
+@pytest.mark.parametrize("stored", [[], [rule(1, MINUTE)]])
+def test_a_waiting_command_waits_on_when_the_rules_change(lane: RateLane, stored: list[Fields]) -> None:
+    lane.send("rate.rules.put", rules=[rule(2, SECOND)])
+    ask = {"requested": 2, "minimum": 2, "timeoutMs": MINUTE}
+    assert result(lane.send("rate.acquire", command_id="first", **ask))["granted"] == 2
+    assert lane.send("rate.acquire", command_id="waits", **ask) == {"waits": True}
+    lane.send("rate.rules.put", rules=stored)
+    assert lane.send("rate.acquire", command_id="waits", **ask) == {"waits": True}
+    assert code(lane.send("rate.acquire", command_id="new", **ask)).startswith("RATE_")
+    lane.pass_time(SECOND)
+    assert [(command, given["granted"]) for command, given in lane.take_late()] == [("waits", 2)] * 2
 
 
 def test_a_bucket_counts_for_so_many_rules(lane: RateLane, monkeypatch: pytest.MonkeyPatch) -> None:
