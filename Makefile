@@ -9,13 +9,16 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3 python;
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Modules are compiled when they are first imported (most that is installed never is), and that is kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test lint bench clean
 
 demo: $(VENV)/.with-demo
 	@$(BIN)/runlane demo $(ARGS)
 
 test: lint
-	@PATH="$(CURDIR)/$(BIN):$$PATH" pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.with-dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tests/check.sh
@@ -36,5 +39,5 @@ $(VENV)/.with-dev: EXTRAS = dev
 $(VENV)/.with-bench: EXTRAS = bench
 $(VENV)/.with-%: pyproject.toml | $(VENV)/bin/python
 	@echo "installing runlane[$(EXTRAS)] into $(VENV) (a minute or two the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS)]'
 	@touch $@

@@ -25,6 +25,27 @@ hypothesis_settings.register_profile(
 hypothesis_settings.register_profile("long", hypothesis_settings.get_profile("runlane"), max_examples=20_000)
 hypothesis_settings.load_profile("runlane")
 
+# Brokers live for minutes here: Java's second compiler would take more time than its code saves.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+LONGEST = (
+    "crash/test_torture.py",
+    "simulation/test_schedules.py",
+    "integration/test_newcomer.py",
+    "crash/test_calls_claimed_under_kills.py",
+    "crash/test_verify_under_load.py",
+    "simulation/test_mutations.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes comes first, so that all processes end at about the same time."""
+    ranks = {Path(__file__).parent / file: rank for rank, file in enumerate(LONGEST)}
+    for file in ranks:
+        if not file.is_file():
+            raise pytest.UsageError(f"{file}, one of the longest tests, is not there")
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_settings_only() -> None:
