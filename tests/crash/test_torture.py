@@ -30,9 +30,9 @@ OPTIONS = TortureOptions(
     workers=2,
     executors=2,
     partitions=3,
-    rate=100,
-    pace_s=1.5,
-    alone=0.4,
+    rate=60,
+    pace_s=0.8,
+    alone=0.2,
 )
 RULES = {
     "command", "forward", "dead-letter", "origin", "seq", "after-end", "order", "twice", "terminal", "dispatch",
