@@ -36,6 +36,7 @@ from streams.timers import NEVER
 _log = logging.getLogger(__name__)
 
 _FAULT_WINDOW = 1000
+_BRIEF_COMMANDS = 32
 
 
 class Step(Enum):
@@ -53,12 +54,12 @@ T = TypeVar("T")
 
 
 class Compute(Protocol):
-    """Runs a piece of work, perhaps in another thread, and returns its result."""
+    """Runs a piece of work, perhaps in another thread, and returns its result. A brief one is about few commands."""
 
-    def __call__(self, work: Callable[[], T], /) -> T: ...
+    def __call__(self, work: Callable[[], T], /, *, is_brief: bool) -> T: ...
 
 
-def _here(work: Callable[[], T], /) -> T:
+def _here(work: Callable[[], T], /, *, is_brief: bool) -> T:
     return work()
 
 
@@ -103,8 +104,7 @@ class Lane:
     ) -> None:
         """`tombstones_kept_ms` is the changelog's `delete.retention.ms`; `at_step` is called between steps.
 
-        `compute` runs what needs the processor. The lanes of one process share a thread for it: the interpreter
-        runs one at a time anyway, and half the time would go into handing over from core to core.
+        `compute` runs what needs the processor; see `streams.lane_factory.Turns`.
         """
         self.partition = partition
         self._log = log
@@ -228,7 +228,7 @@ class Lane:
         counts = BatchCounts()
         try:
             while not is_done:
-                counts.add(self._transact(fill))
+                counts.add(self._transact(fill, is_brief=len(commands) <= _BRIEF_COMMANDS))
             return counts
         except RecordsRefusedError:
             # Something in it is poison: after the reopening each is committed alone, to find it.
@@ -251,7 +251,7 @@ class Lane:
             self._search.end_of_timers()
         return counts
 
-    def _transact(self, fill: Callable[[Batch], None]) -> BatchCounts:
+    def _transact(self, fill: Callable[[Batch], None], *, is_brief: bool = True) -> BatchCounts:
         """One batch, from step 1 to step 5: `fill` decides, one transaction, and only then the local store."""
         store = self._store
         if store is None:
@@ -270,12 +270,12 @@ class Lane:
             self._at_step(Step.PRODUCED)
             return batch, changes
 
-        batch, changes = self._compute(begin)
+        batch, changes = self._compute(begin, is_brief=is_brief)
         if changes:
             position = self._log.commit()
             self._at_step(Step.COMMITTED)
             stamp = StoreStamp(self._changelog_id, position, self.wall_clock())
-            self._compute(lambda: store.write(changes, stamp))
+            self._compute(lambda: store.write(changes, stamp), is_brief=is_brief)
             self._progress = batch.progress()
         self.next_due = batch.timers.next_due
         if changes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +25,28 @@ T = TypeVar("T")
 MakeCluster = Callable[[LaneKafkaConfig, int, Callable[[], bool]], LaneCluster]
 
 
+class Turns:
+    """What the lanes of one process compute, one piece at a time: the interpreter runs no more anyway.
+
+    One thread does what takes long: several in turn would take half the time to hand over from core to core. What is
+    brief is done where it is needed: to hand it over, and its result back, would take longer than the work.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lane-compute")
+
+    def __call__(self, work: Callable[[], T], /, *, is_brief: bool) -> T:
+        """Do the work when it is its turn; returns its result."""
+        if is_brief:
+            return self._in_turn(work)
+        return self._thread.submit(self._in_turn, work).result()
+
+    def _in_turn(self, work: Callable[[], T]) -> T:
+        with self._turn:
+            return work()
+
+
 class LaneFactory:
     """Makes the lanes of one worker; their stores share one memory budget and one folder."""
 
@@ -40,7 +63,7 @@ class LaneFactory:
         """This worker's folder for this prefix; lanes keep their state below it."""
         self._layout = layout
         self._make_cluster = make_cluster
-        self._computing = ThreadPoolExecutor(1, thread_name_prefix="lane-compute")
+        self._turns = Turns()
         self._faults = FaultLimits(settings.fault_halt_share, settings.fault_halt_minimum)
         self._kafka = LaneKafkaConfig(
             address_config(settings), layout.partitions, settings.name, settings.transaction_timeout_ms
@@ -75,10 +98,7 @@ class LaneFactory:
             self._rules,
             faults=self._faults,
             tombstones_kept_ms=self._layout.deletions_kept_ms,
-            compute=self._compute,
+            compute=self._turns,
             on_restore=on_restore,
             at_step=at_step,
         )
-
-    def _compute(self, work: Callable[[], T], /) -> T:
-        return self._computing.submit(work).result()

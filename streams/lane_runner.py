@@ -274,8 +274,10 @@ class LaneRunner:
 
     async def _sleep(self, seconds: float) -> None:
         self._wake.clear()
+        # Without a task of its own for the wait, as `wait_for` makes one: it comes once for each batch.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), min(seconds, _LONGEST_SLEEP_S))
+            async with asyncio.timeout(min(seconds, _LONGEST_SLEEP_S)):
+                await self._wake.wait()
 
     def _skip_expired(self, topic: str) -> None:
         first, end = self.lane.command_range(topic)
