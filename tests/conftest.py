@@ -33,6 +33,7 @@ LONGEST = (
     "simulation/test_schedules.py",
     "integration/test_newcomer.py",
     "crash/test_calls_claimed_under_kills.py",
+    "crash/test_permits_under_kills.py",
     "crash/test_verify_under_load.py",
     "simulation/test_mutations.py",
 )
