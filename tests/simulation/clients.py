@@ -7,9 +7,10 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas.envelope import Headers
+from schemas.topics import REPLIES
 from streams.partitioner import partition_for
 from tests.simulation.failing_machine import BUG
-from tests.simulation.families.registry import simulated_families
+from tests.simulation.families.registry import Answer, simulated_families
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -21,6 +22,7 @@ REFUSED_MARK = b'"commandId":"' + REFUSED.encode()
 
 _GAPS_S = (0.0, 0.0, 0.0, 0.002, 0.05, 0.4, 1.5)
 _KEYS = 5
+_NEWEST = 6
 
 
 class Sent(NamedTuple):
@@ -46,6 +48,8 @@ class Clients:
         self._count = self._random.choice([10, 25, 40, 60])
         self._number = 0
         self._sent: list[Sent] = []
+        self._key_of: dict[str, str] = {}
+        """By command id."""
         self._open: dict[str, int] = {}
         """Transactional id -> epoch."""
 
@@ -113,7 +117,8 @@ class Clients:
             return sent
         simulated = random.choice(self._families)
         commands = simulated.family.commands
-        key, body = simulated.draft(random, [f"{simulated.key_prefix}{number}" for number in self._keys])
+        keys = [f"{simulated.key_prefix}{number}" for number in self._keys]
+        key, body = simulated.draft(random, keys, self._answered)
         command_id = f"c{self._number}"
         if hits(rates.bug):
             command_id = f"{BUG}{self._number}"
@@ -125,6 +130,7 @@ class Clients:
                 ("correlation-id", b"x%d" % self._number),
                 ("reply-partition", b"%d" % random.randrange(self._world.partitions)),
             ]
+        self._key_of[command_id] = key
         value = json.dumps({**body, "commandId": command_id}).encode()
         key_bytes: bytes | None = key.encode()
         if hits(rates.garbage):
@@ -136,6 +142,19 @@ class Clients:
         self._sent.append(sent)
         self._world.note("client", f"sends to {partition}: {value[:120]!r}")
         return sent
+
+    def _answered(self) -> list[Answer]:
+        """What the newest replies of each partition accept."""
+        answers = []
+        for partition in range(self._world.partitions):
+            log = self._world.kafka.log((REPLIES.name, partition))
+            readable = [record for record in log.records if record.is_readable and record.offset < log.stable]
+            for record in readable[-_NEWEST:]:
+                reply = json.loads(record.value or b"{}")
+                key = self._key_of.get(reply.get("commandId") or "")
+                if key is not None and reply.get("ok"):
+                    answers.append(Answer(key, reply["commandId"], reply["result"]))
+        return answers
 
     def _spoil(
         self, key: str, value: bytes, headers: list[tuple[str, bytes | None]]

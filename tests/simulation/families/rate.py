@@ -1,86 +1,65 @@
-"""Rate buckets in the simulation."""
+"""Rate buckets in the simulation: what always holds for what was granted, by commands, replies and the changelog."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from fractions import Fraction
-from random import Random
 from typing import Any, NamedTuple
 
-from schemas.topics import RATE_COMMANDS, REPLIES
-from tests.simulation.families.registry import Committed, Draft, SimulatedFamily
-
-_WEIGHTS = {
-    "rate.acquire": 50,
-    "rate.lease": 12,
-    "rate.settle": 12,
-    "rate.peek": 8,
-    "rate.penalize": 4,
-    "rate.release": 2,
-    "rate.rules.put": 2,
-    "rate.rules.get": 2,
-}
-_TYPES, _TYPE_WEIGHTS = list(_WEIGHTS), list(_WEIGHTS.values())
-_ASKS = ("rate.acquire", "rate.lease")
+from agents.rate.granting import EXPIRE
+from agents.rate.tables import LEASES
+from schemas.topics import RATE_COMMANDS, REPLIES, STATE_CHANGELOG
+from streams.lane_tables import PROGRESS, TIMERS_DUE
+from streams.partitioner import partition_for
+from tests.simulation.families.rate_drafts import ASKS, draft, rules_of
+from tests.simulation.families.registry import Committed, SimulatedFamily
+from tests.simulation.families.run_state import left
 
 
-class _Granted(NamedTuple):
-    """Permits of one grant by one rule, at least so many of which were used."""
+class _Grant(NamedTuple):
+    """Permits that somebody was answered to have."""
 
     at: int
-    count: int
+    granted: int
+    used: int
+    """At least so many were used."""
     until: int
-    """When its lease expires; 0 when it has none, or may have ended before."""
+    """Its lease lasted at least until then; 0 when it has none."""
+    is_block: bool
+    number: int
+    """Of its lease; 0 when it has none."""
+    is_ended: bool
+    """Somebody asked for its end."""
 
 
-def _rules(bucket: str) -> list[dict[str, Any]]:
-    """A bucket's rules never change, so that what was granted can be held against them."""
-    number = int(bucket[1:])
-    return [
-        {
-            "ruleId": "s",
-            "kind": "sliding",
-            "windowMs": [1, 400, 3000, 30_000][number % 4],
-            "requestsPerWindow": 4,
-        },
-        {"ruleId": "b", "kind": "bucket", "windowMs": 2000, "requestsPerWindow": 5},
-        {"ruleId": "w", "windowMs": 1000, "requestsPerWindow": 6, "maxConcurrency": number % 3 and 4},
-    ][: 1 + number % 3]
+@dataclass
+class _Asked:
+    """What clients have sent."""
 
-
-def draft(random: Random, keys: Sequence[str]) -> Draft:
-    """A command about one of the buckets."""
-    key = random.choice(keys)
-    (type_,) = random.choices(_TYPES, _TYPE_WEIGHTS)
-    body: dict[str, Any] = {"type": type_, "bucketId": key}
-    if type_ in (*_ASKS, "rate.peek"):
-        body["requested"] = random.choice([1, 1, 2, 3, 10])
-        if random.random() < 0.9:
-            body["rules"] = _rules(key)
-    if type_ in _ASKS:
-        body["minimum"] = random.choice([1, 1, 2, 9])
-        body["timeoutMs"] = random.choice([0, 400, 3000, 20_000])
-        body["leaseMs"] = random.choice([1000, 4000, 60_000])
-        body["runId"] = random.choice([None, "x", "y"])
-    elif type_ == "rate.settle":
-        body["acquireCommandId"] = f"c{random.randrange(1, 40)}"
-        body["used"] = random.choice([0, 1, 5])
-    elif type_ == "rate.penalize":
-        body["cooldownMs"] = random.choice([0, 300, 2000])
-    elif type_ == "rate.release":
-        body |= {"leaseId": "1-1", "fencingNumber": 1}
-    elif type_ == "rate.rules.put":
-        body["rules"] = _rules(key)
-        body["expectedVersion"] = random.choice([None, 0, 1])
-    return key, body
+    bucket_of: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """Command id -> bucket, and whether a block was asked for."""
+    ends: dict[tuple[str, str], list[tuple[int, int | None]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """Bucket and lease id or command id -> time, and what was used (None: all), of each command that ends it."""
 
 
 def invariants(committed: Committed) -> Iterator[str]:
-    """No rule is ever exceeded, by what commands and replies alone tell."""
-    bucket_of: dict[str, str] = {}
-    most_used: dict[str, int] = {}
+    """No rule is ever exceeded, and every lease ends when it has to."""
+    asked = _asked(committed)
+    grants = _grants(committed, asked)
+    for bucket, found in grants.items():
+        in_order = sorted(found)
+        for rule in rules_of(bucket):
+            yield from _exceeded(bucket, rule, in_order)
+    yield from _ends(committed, grants)
+
+
+def _asked(committed: Committed) -> _Asked:
+    asked = _Asked()
     for partition in committed[RATE_COMMANDS.name]:
         for record in partition:
             try:
@@ -89,45 +68,83 @@ def invariants(committed: Committed) -> Iterator[str]:
                 type_, command_id = command["type"], command["commandId"]
             except (ValueError, KeyError, TypeError):
                 continue
-            if type_ in _ASKS and command.get("bucketId") == key:
-                bucket_of[command_id] = key
-            elif type_ == "rate.settle":
-                settled = command["acquireCommandId"]
-                most_used[settled] = min(command["used"], most_used.get(settled, command["used"]))
-    grants: dict[str, set[tuple[str, _Granted]]] = defaultdict(set)
+            if type_ in ASKS and command.get("bucketId") == key:
+                asked.bucket_of[command_id] = key, type_ == "rate.lease"
+            elif type_ in ("rate.settle", "rate.release"):
+                ended = command.get("leaseId") or command["acquireCommandId"]
+                asked.ends[key, ended].append((record.timestamp, command.get("used")))
+    return asked
+
+
+def _grants(committed: Committed, asked: _Asked) -> dict[str, set[_Grant]]:
+    """By bucket. Who was answered several times got its permits once."""
+    grants: dict[str, dict[str, _Grant]] = defaultdict(dict)
     for partition in committed[REPLIES.name]:
         for record in partition:
             reply = json.loads(record.value or b"")
             command_id, result = reply["commandId"], reply.get("result") or {}
-            if command_id in bucket_of and result.get("grantedAt"):
-                count = min(result["granted"], most_used.get(command_id, result["granted"]))
-                granted = _Granted(result["grantedAt"], count, result.get("expiresAt") or 0)
-                grants[bucket_of[command_id]].add((command_id, granted))
-    for bucket, found in grants.items():
-        in_order = sorted(granted for _, granted in found)
-        for rule in _rules(bucket):
-            yield from _exceeded(bucket, rule, in_order)
+            if command_id not in asked.bucket_of or not result.get("grantedAt"):
+                continue
+            bucket, is_block = asked.bucket_of[command_id]
+            ends = asked.ends.get((bucket, result.get("leaseId") or command_id), [])
+            granted, at = result["granted"], result["grantedAt"]
+            used = min([granted, *(used for _, used in ends if used is not None)])
+            until = min([result["expiresAt"], *(time for time, _ in ends)]) if "leaseId" in result else 0
+            number = result.get("fencingNumber", 0)
+            name = f"{command_id} {at} {number}"
+            grants[bucket][name] = _Grant(
+                at, granted, used, until and max(at, until), is_block, number, bool(ends)
+            )
+    return {bucket: set(found.values()) for bucket, found in grants.items()}
 
 
-def _exceeded(bucket: str, rule: dict[str, Any], grants: list[_Granted]) -> Iterator[str]:
+def _exceeded(bucket: str, rule: dict[str, Any], grants: list[_Grant]) -> Iterator[str]:
     most, window_ms, concurrency = rule["requestsPerWindow"], rule["windowMs"], rule.get("maxConcurrency")
     for number, last in enumerate(grants, 1):
-        before = grants[:number]
+        before, now = grants[:number], last.at
         if concurrency:
-            held = sum(each.count for each in before if each.until > last.at)
+            held = sum(each.granted for each in before if each.until > now)
             if held > concurrency:
-                yield f"{bucket}: {held} permits are in leases at {last.at}, {concurrency} may be"
+                yield f"{bucket}: {held} permits are in leases at {now}, {concurrency} may be"
+        in_blocks = sum(each.granted for each in before if each.is_block and each.until > now)
+        charged = [
+            (each.until if each.is_block else each.at, each.used)
+            for each in before
+            if not (each.is_block and each.until > now)
+        ]
         if rule.get("kind") == "bucket":
-            for first in before:
-                calls = sum(each.count for each in before if each.at >= first.at)
-                if calls > most + Fraction((last.at - first.at) * most, window_ms):
-                    yield f"{bucket}: {calls} permits of {rule} in {first.at}..{last.at}"
+            for first in {now, *(at for at, _ in charged)}:
+                calls = in_blocks + sum(used for at, used in charged if at >= first)
+                if calls > most + Fraction((now - first) * most, window_ms):
+                    yield f"{bucket}: {calls} permits of {rule} in {first}..{now}"
         else:
             # Two windows may touch a span of a window's length.
             allowed = most if rule.get("kind") == "sliding" else 2 * most
-            calls = sum(each.count for each in before if each.at > last.at - window_ms)
+            calls = in_blocks + sum(used for at, used in charged if at > now - window_ms)
             if calls > allowed:
-                yield f"{bucket}: {calls} permits of {rule} up to {last.at}"
+                yield f"{bucket}: {calls} permits of {rule} up to {now}"
+
+
+def _ends(committed: Committed, grants: dict[str, set[_Grant]]) -> Iterator[str]:
+    """Every lease was released or settled, or has expired, or will; and none has ended before its time."""
+    changelog = committed[STATE_CHANGELOG.name]
+    open_leases: set[tuple[str, int]] = set()
+    for partition in changelog:
+        timers = {at: timer.due for at, timer in left(partition, TIMERS_DUE)}
+        for (bucket, expires_at, number), _ in left(partition, LEASES):
+            open_leases.add((bucket, number))
+            due = timers.get(("rate", bucket, EXPIRE))
+            if due is None or due > expires_at:
+                yield f"{bucket}: lease {number} expires at {expires_at}, and the timer for it is due at {due}"
+    clocks = [
+        max((lane.clock for _, lane in left(partition, PROGRESS)), default=0) for partition in changelog
+    ]
+    for bucket, found in grants.items():
+        now = clocks[partition_for(bucket.encode(), len(clocks))]
+        for grant in found:
+            is_open = (bucket, grant.number) in open_leases
+            if grant.number and not is_open and not grant.is_ended and now < grant.until:
+                yield f"{bucket}: lease {grant.number} was to last until {grant.until}, and is gone at {now}"
 
 
 SIMULATED = SimulatedFamily("rate", "b", draft, invariants)

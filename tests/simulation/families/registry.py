@@ -10,7 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.families import FAMILIES, Family
 from tests.simulation import families
@@ -18,6 +18,18 @@ from tests.simulation.partition_log import LogRecord
 
 Draft = tuple[str, dict[str, Any]]
 """(key, body): a command without its `commandId`."""
+
+
+class Answer(NamedTuple):
+    """A command that was accepted, as the client learned from the reply."""
+
+    key: str
+    command_id: str
+    result: dict[str, Any]
+
+
+Answered = Callable[[], list[Answer]]
+"""The newest answers that clients can read."""
 
 Committed = dict[str, list[list[LogRecord]]]
 """Topic, without prefix -> the committed records of each partition, in order; no heal records."""
@@ -31,7 +43,7 @@ class SimulatedFamily:
     """Of the family in `agents.families`."""
     key_prefix: str
     """Keys are made of this and a number."""
-    draft: Callable[[Random, Sequence[str]], Draft]
+    draft: Callable[[Random, Sequence[str], Answered], Draft]
     """A command for one of the keys."""
     invariants: Callable[[Committed], Iterator[str]]
     """What is wrong with the outputs, one sentence each."""

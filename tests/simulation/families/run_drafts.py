@@ -10,10 +10,13 @@ from random import Random
 from typing import Any
 
 from tests.sealed_sessions import sealed
-from tests.simulation.families.registry import Draft
+from tests.simulation.families.registry import Answered, Draft
 
 CLEAR_TEXT = "in-the-clear"
 """What a database session says that its sender forgot to encrypt."""
+
+SHORTEST_RETRY_MS = 60_000
+"""How long retry state lives at least."""
 
 _ANY = {
     "run.submit": 5,
@@ -57,7 +60,7 @@ _MIXES = [
 """One per last digit of a key."""
 
 
-def draft(random: Random, keys: Sequence[str]) -> Draft:
+def draft(random: Random, keys: Sequence[str], _: Answered) -> Draft:
     """A command about one of the runs."""
     key = random.choice(keys)
     types, weights = _MIXES[int(key[-1]) % len(_MIXES)]
@@ -190,7 +193,7 @@ _FIELDS: dict[str, Callable[[Random], dict[str, Any]]] = {
     "child.terminal.await": _await_result,
     "child.terminal.get": _result,
     "run.signal": _signal,
-    "retry.put": lambda random: _launch(random) | {"ttlMs": random.choice([60_000, 3_600_000])},
+    "retry.put": lambda random: _launch(random) | {"ttlMs": random.choice([SHORTEST_RETRY_MS, 3_600_000])},
     "retry.claim": lambda random: {"maxAttempts": random.choice([1, 2, 3])},
     "launch.put": lambda random: _launch(random) | {"sessions": _sessions(random)},
     "sessions.put": _put_sessions,

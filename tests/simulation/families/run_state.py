@@ -14,6 +14,7 @@ from schemas.stored_launch import StoredRetry
 from schemas.topics import STATE_CHANGELOG
 from streams.lane_tables import TIMERS_DUE
 from tests.simulation.families.registry import Committed
+from tests.simulation.families.run_drafts import SHORTEST_RETRY_MS
 from tests.simulation.partition_log import LogRecord
 
 R = TypeVar("R")
@@ -31,11 +32,11 @@ def changes(committed: Committed) -> Iterator[str]:
 def waits(committed: Committed) -> Iterator[str]:
     """At the end, whoever waits has a timer, is counted, and waits on a run that goes on."""
     for partition in committed[STATE_CHANGELOG.name]:
-        heads = {key[0]: head for key, head in _left(partition, HEADS)}
-        timers = {(key, name) for (family, key, name), _ in _left(partition, TIMERS_DUE) if family == "run"}
+        heads = {key[0]: head for key, head in left(partition, HEADS)}
+        timers = {(key, name) for (family, key, name), _ in left(partition, TIMERS_DUE) if family == "run"}
         on_runs: Counter[str] = Counter()
         on_subjects: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-        for (run, subject, _, number), wait in _left(partition, WAITS):
+        for (run, subject, _, number), wait in left(partition, WAITS):
             on_runs[run] += 1
             on_subjects[run, subject][0] += 1
             on_subjects[run, subject][1] += wait.owner is not None
@@ -43,7 +44,7 @@ def waits(committed: Committed) -> Iterator[str]:
                 yield f"wait {number} on {run} {subject} never ends"
             if wait.call and (run, f"lease:{wait.call}") not in timers:
                 yield f"wait {number} on {run} {subject} never gets the lease"
-        counted = {key: [group.waits, group.claimers] for key, group in _left(partition, WAIT_GROUPS)}
+        counted = {key: [group.waits, group.claimers] for key, group in left(partition, WAIT_GROUPS)}
         if counted != on_subjects:
             yield f"there wait {dict(on_subjects)}, counted are {counted}"
         for run, head in heads.items():
@@ -88,7 +89,8 @@ def _call_result(before: bytes, after: bytes) -> bool:
 
 
 def _retry(before: StoredRetry, after: StoredRetry) -> bool:
-    return after.attempts >= before.attempts or after.updated_at >= before.expires_at
+    # A batch is written once: in between the state may have been put again with a shorter life, and have run out.
+    return after.attempts >= before.attempts or after.updated_at >= before.updated_at + SHORTEST_RETRY_MS
 
 
 def _pairs(
@@ -107,7 +109,7 @@ def _pairs(
             yield f"{table.name} {table.parts(key)} went from {before} to {after} at {record.offset}"
 
 
-def _left(partition: Sequence[LogRecord], table: Table[R]) -> list[tuple[tuple[Any, ...], R]]:
+def left(partition: Sequence[LogRecord], table: Table[R]) -> list[tuple[tuple[Any, ...], R]]:
     """What a table holds in the end."""
     values: dict[bytes, bytes | None] = {}
     for record in partition:
