@@ -27,13 +27,13 @@ class Worker(WorkerChild):
         """Whether every lane that it owns serves, also when it owns none."""
         return self.health()[0]
 
-    def watermarks(self) -> Positions:
-        """Partition -> offset of the last command of `run-commands` that is committed; -1 for none."""
-        return {lane["partition"]: lane["watermarks"].get(RUN_COMMANDS.name, -1) for lane in self.health()[1]}
+    def watermarks(self, topic: str = RUN_COMMANDS.name) -> Positions:
+        """Partition -> offset of the last command of the topic that is committed; -1 for none."""
+        return {lane["partition"]: lane["watermarks"].get(topic, -1) for lane in self.health()[1]}
 
-    def has_done(self, ends: Positions) -> bool:
-        """Whether every command below these ends of `run-commands` is committed, by this worker."""
-        return have_done([self], ends)
+    def has_done(self, ends: Positions, topic: str = RUN_COMMANDS.name) -> bool:
+        """Whether every command below these ends of the topic is committed, by this worker."""
+        return have_done([self], ends, topic)
 
     def metric(self, name: str) -> float:
         """The sum of a metric of its metrics page over all labels; 0 when it is not there."""
@@ -50,11 +50,11 @@ class Worker(WorkerChild):
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
 
-def have_done(workers: Iterable[Worker], ends: Positions) -> bool:
-    """Whether every command below these ends of `run-commands` is committed, by the owners of the lanes."""
+def have_done(workers: Iterable[Worker], ends: Positions, topic: str = RUN_COMMANDS.name) -> bool:
+    """Whether every command below these ends of the topic is committed, by the owners of the lanes."""
     marks: Positions = {}
     for worker in workers:
-        for partition, mark in worker.watermarks().items():
+        for partition, mark in worker.watermarks(topic).items():
             marks[partition] = max(mark, marks.get(partition, -1))
     return all(marks.get(partition, -1) >= end - 1 for partition, end in ends.items())
 

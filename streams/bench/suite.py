@@ -19,6 +19,7 @@ from streams.bench import (
     latency,
     live_runs,
     memory,
+    rates,
     rebalance,
     restore,
     setting,
@@ -63,6 +64,11 @@ BENCHES: Mapping[str, Bench] = {
         full_runs.FullRunsPlan(runs=20, commands=10_000, rounds=2),
     ),
     "live-runs": Bench(live_runs.run, live_runs.LiveRunsPlan(), live_runs.LiveRunsPlan(runs=3000)),
+    "rates": Bench(
+        rates.run,
+        rates.RatesPlan(),
+        rates.RatesPlan(acquires=20_000, seconds=2, rounds=1),
+    ),
     "failover": Bench(
         failover.run, failover.FailoverPlan(), failover.FailoverPlan(changelog_records=50_000, repeats=2)
     ),

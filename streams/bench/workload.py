@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -114,11 +114,18 @@ def _padded(command: dict[str, object], holder: dict[str, object]) -> bytes:
     return orjson.dumps(command)
 
 
-def preload(settings: Settings, workload: Commands, done: Callable[[int], None] = lambda sent: None) -> None:
+def preload(
+    settings: Settings,
+    workload: Commands,
+    done: Callable[[int], None] = lambda sent: None,
+    *,
+    to: str = RUN_COMMANDS.name,
+    headers: Sequence[tuple[str, bytes]] = (),
+) -> None:
     """Send all commands as fast as the broker takes them; returns once each is acknowledged."""
     config = producer_config(settings, _SEND_PATIENCE_S)
     producer = Producer({**config, "linger.ms": 20, "queue.buffering.max.messages": _QUEUE_MESSAGES})
-    topic = settings.name(RUN_COMMANDS.name)
+    topic = settings.name(to)
     refused: list[str] = []
 
     def delivered(error: object, _: object) -> None:
@@ -131,7 +138,7 @@ def preload(settings: Settings, workload: Commands, done: Callable[[int], None] 
         for key, value in chunk:
             while True:
                 try:
-                    producer.produce(topic, value, key, on_delivery=delivered)
+                    producer.produce(topic, value, key, on_delivery=delivered, headers=list(headers))
                     break
                 except BufferError:
                     producer.poll(0.1)

@@ -134,6 +134,25 @@ def live_runs(
 
 
 @app.command()
+def rates(
+    context: typer.Context,
+    quick: Quick = False,
+    results: ResultsDir = _RESULTS,
+    acquires: Annotated[int | None, typer.Option(min=100, help="How many acquires are preloaded.")] = None,
+    buckets: Annotated[int | None, typer.Option(min=1, help="How many buckets they go to.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="How long one process takes permits.")] = None,
+    rounds: Rounds = None,
+    redis_server: Annotated[
+        str | None,
+        typer.Option(help="The Redis to measure against; default: redis-server on PATH.", metavar="PATH"),
+    ] = None,
+) -> None:
+    """Permits by commands and by blocks, beside scripts in Redis; and who is served when many wait."""
+    given = {"acquires": acquires, "buckets": buckets, "seconds": seconds, "rounds": rounds}
+    _run(context, quick, results, {"rates": {**given, "redis_server": redis_server}})
+
+
+@app.command()
 def failover(
     context: typer.Context,
     quick: Quick = False,

@@ -20,6 +20,7 @@ from streams.bench.full_runs import FullRunsPlan
 from streams.bench.latency import LatencyPlan
 from streams.bench.live_runs import LiveRunsPlan
 from streams.bench.memory import MemoryPlan
+from streams.bench.rates import RatesPlan
 from streams.bench.rebalance import RebalancePlan
 from streams.bench.report import BenchResult, Conditions, Figure, show
 from streams.bench.restore import RestorePlan
@@ -28,6 +29,7 @@ from streams.bench.workbench import Workbench
 from streams.cli.main import main
 from streams.settings import Settings
 from streams.user_errors import UserError
+from tests.bench.valkey import PROGRAM
 from tests.waiting import wait_until
 
 PLANS: dict[str, Any] = {
@@ -38,6 +40,9 @@ PLANS: dict[str, Any] = {
     "calls": CallsPlan(rate=20, warmup_s=0.5, seconds=1, commands=320, rounds=1),
     "full-runs": FullRunsPlan(events=5, calls=5, runs=4, commands=40, rounds=2),
     "live-runs": LiveRunsPlan(runs=20),
+    "rates": RatesPlan(
+        acquires=500, buckets=20, seconds=1, rate=20, tasks=4, waiting=30, rounds=1, redis_server=PROGRAM
+    ),
     "failover": FailoverPlan(changelog_records=300, runs=40, rate=50, repeats=1),
     "rebalance": RebalancePlan(rate=100, warmup_commands=100, runs=40, repeats=1, watched_s=1),
 }
@@ -172,6 +177,20 @@ def test_live_runs_have_events_calls_and_launch_state(ran: Ran) -> None:
     assert result["checks"]["commandsApplied"] == 20 * 32
     # At least: a head, events, calls with results, and launch state in four records.
     assert result["checks"]["recordsRestored"] >= 20 * (1 + 20 + 2 * 5 + 4)
+
+
+def test_permits_are_taken_in_every_way_and_waiting_runs_take_turns(ran: Ran) -> None:
+    result = ran("rates")
+    many, one = result["samples"]["manyAtOnce"], result["samples"]["oneProcess"]
+    assert len(many) == 5
+    assert len(one) == 5
+    for found in [*many.values(), *one.values()]:
+        assert found[0]["per_second"] > 0
+    for (found,) in one.values():
+        assert 0 < found["p50_ms"] <= found["p99_ms"]
+        assert found["client_us"] > 0
+    (served,) = result["checks"]["servedAt"]
+    assert max(served) <= 11
 
 
 def test_failover_is_measured_with_and_without_the_disk(ran: Ran) -> None:
