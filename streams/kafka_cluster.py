@@ -216,6 +216,8 @@ class KafkaLaneCluster:
                 "fetch.message.max.bytes": 2 * 1024 * 1024,
                 "queued.min.messages": 20_000,
                 "queued.max.messages.kbytes": 8 * 1024,
+                # At these limits the client stops fetching, by default for a second: longer than they last.
+                "fetch.queue.backoff.ms": 2,
                 "reconnect.backoff.max.ms": 500,
                 "logger": _log,
             }
