@@ -12,7 +12,7 @@ from tests.integration.command_line import CommandLine
 
 KILLS = 3
 ASKED = 20
-PER_SECOND = 150
+PER_SECOND = 60
 CALL: dict[str, Any] = {"toolId": "tool", "inputHash": "hash"}
 
 
