@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.topics import REPLIES
+from streams.torture.command_load import CommandLoad, first_of
 from streams.torture.load import LoadCommand, Proof
-from streams.torture.run_command_load import RunCommandLoad, first_of
 
 _RUNS = 8
 _OPEN_RESULTS = 40
@@ -16,7 +16,7 @@ _AWAIT_MS = 3000
 _REPEATED_SHARE = 0.05
 
 
-class AwaitedLoad(RunCommandLoad):
+class AwaitedLoad(CommandLoad):
     """`child.terminal.*` and `run.signal`.
 
     Commands of one key stay in the order in which they are made. So who asks after the result was set must get it, and

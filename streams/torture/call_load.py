@@ -9,8 +9,8 @@ from typing import Any
 
 from schemas.errors import ErrorCode
 from schemas.topics import REPLIES
+from streams.torture.command_load import CommandLoad, first_of
 from streams.torture.load import LoadCommand, Proof
-from streams.torture.run_command_load import RunCommandLoad, first_of
 
 CALLING = "calling/"
 """How the ids of the runs begin that have calls."""
@@ -23,7 +23,7 @@ _NEXT_STEPS = ("publish", "publish", "publish", "renew", "release", "die")
 _MAY_BE_FENCED = {"call.publish", "call.renew"}
 
 
-class CallLoad(RunCommandLoad):
+class CallLoad(CommandLoad):
     """Claims, renewals, results, and claimers that are heard of no more."""
 
     name = "calls"

@@ -69,6 +69,10 @@ class LoadGenerator:
         """What is not as it has to be, in words, by what was sent and seen."""
         return []
 
+    def counts(self) -> dict[str, int]:
+        """What there is to say of this family in the account, by what it is called there."""
+        return {}
+
     def new_id(self, what: str) -> str:
         """An id that this load has not used, the same for the same seed."""
         return f"{what}-{self.source.getrandbits(80):020x}"

@@ -75,6 +75,8 @@ class Outcome:
     longest_wait_s: float
     """Of all commands."""
     account: Account
+    counts: dict[str, int]
+    """What the generators of the load count besides, by what it is called."""
     verified: Report
     """What `runlane verify` says."""
     events: int
@@ -220,6 +222,7 @@ class Torture:
             windows=pauses.windows,
             longest_wait_s=pauses.longest_wait_s,
             account=account,
+            counts={name: count for generator in generators for name, count in generator.counts().items()},
             verified=verified,
             events=findings.events.total(),
             doubled_requests=sum(link.copies for link in site.links),

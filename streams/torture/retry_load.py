@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.topics import REPLIES
+from streams.torture.command_load import CommandLoad, first_of
 from streams.torture.load import LoadCommand, Proof
-from streams.torture.run_command_load import RunCommandLoad, first_of
 
 _OPEN_RUNS = 20
 _REPEATED_SHARE = 0.1
 
 
-class RetryLoad(RunCommandLoad):
+class RetryLoad(CommandLoad):
     """`retry.put` once for each run, then more claims than there are attempts."""
 
     name = "retries"

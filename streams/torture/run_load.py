@@ -9,8 +9,8 @@ from typing import Any
 from schemas.json_codec import encode
 from schemas.topics import RUN_EVENTS
 from streams.torture import executed_runs
+from streams.torture.command_load import CommandLoad, first_of
 from streams.torture.load import LoadCommand, Proof
-from streams.torture.run_command_load import RunCommandLoad, first_of
 
 DRIVEN = "run/"
 """How the ids of the runs begin that no executor knows: everything that happens to them was sent here."""
@@ -21,7 +21,7 @@ _EXECUTED_SHARE = 0.03
 _CANCELLED_SHARE = 0.15
 
 
-class RunLoad(RunCommandLoad):
+class RunLoad(CommandLoad):
     """Submits, events, ends, cancels, questions, repeats, and what cannot be read."""
 
     name = "run"

@@ -36,7 +36,7 @@ OPTIONS = TortureOptions(
 )
 RULES = {
     "command", "forward", "dead-letter", "origin", "seq", "after-end", "order", "twice", "terminal", "dispatch",
-    "state", "stored", "count", "fencing", "reply", "watermark", "partition", "schema",
+    "state", "stored", "count", "bucket", "permits", "lease", "fencing", "reply", "watermark", "partition", "schema",
 }  # fmt: skip
 
 
@@ -81,5 +81,7 @@ def require_all_of_it(outcome: Outcome) -> None:
     account = outcome.account
     assert account.acknowledged == sum(account.sent.values())
     assert min(account.applied, account.answered, account.buried, account.other_events) > 0
+    assert outcome.counts["permits granted"] > outcome.counts["of these in leases"] > 0
+    assert outcome.counts["over-grants"] == 0
     checked = {rule.name for rule, count in outcome.verified.rules.items() if count.checked}
     assert checked >= RULES

@@ -18,6 +18,7 @@ from schemas.topics import REPLIES
 from streams.torture.awaited_load import AwaitedLoad
 from streams.torture.call_load import CallLoad
 from streams.torture.load import LoadCommand, LoadGenerator
+from streams.torture.rate_load import RateLoad
 from streams.torture.retry_load import RetryLoad
 from tests.small_lane import SmallLane
 
@@ -29,7 +30,9 @@ Change = Callable[[str, Body], list[Body]]
 """(type of the command, its answer) -> the answers that the load is told of."""
 
 seeds = st.integers(0, 2**31)
-loads = pytest.mark.parametrize("generator", [CallLoad, AwaitedLoad, RetryLoad], ids=lambda load: load.name)
+loads = pytest.mark.parametrize(
+    "generator", [CallLoad, AwaitedLoad, RetryLoad, RateLoad], ids=lambda load: load.name
+)
 
 
 def as_it_is(type_: str, body: Body) -> list[Body]:
@@ -56,7 +59,7 @@ def played(generator: type[LoadGenerator], seed: int, change: Change = as_it_is)
     for _ in range(COMMANDS):
         made = load.next()
         body = fields_of(made)
-        type_, run_id, command_id = body.pop("type"), body.pop("runId"), body.pop("commandId")
+        type_, key, command_id = (body.pop(name) for name in ("type", family.commands.id_field, "commandId"))
         if command_id in answered and type_ not in (
             "call.await",
             "child.terminal.await",
@@ -66,7 +69,7 @@ def played(generator: type[LoadGenerator], seed: int, change: Change = as_it_is)
             tell(command_id, answered[command_id])
         else:
             types[command_id] = type_
-            reply = lane.send(type_, run_id, command_id=command_id, **body)
+            reply = lane.send(type_, key, command_id=command_id, **body)
             if "waits" not in reply:
                 tell(command_id, reply)
         lane.pass_time(source.randrange(2 * MEAN_MS))
@@ -135,6 +138,12 @@ WRONG: list[tuple[type[LoadGenerator], Change]] = [
     (RetryLoad, once(says(claimed=True), with_result(claimed=False))),
     (RetryLoad, once(says(claimed=True), with_result(params=None))),
     (RetryLoad, once(says(claimed=False), with_result(claimed=True))),
+    (RateLoad, once(says(type="rate.acquire", granted=1), with_result(granted=77))),
+    (RateLoad, once(says(type="rate.lease", waitMs=0), with_result(granted=77))),
+    (
+        RateLoad,
+        once(says(type="rate.acquire"), lambda body: [{**body, "ok": False, "error": {"code": "RUN_ENDED"}}]),
+    ),
 ]
 
 
@@ -154,6 +163,25 @@ def test_a_lease_that_two_get_is_a_problem() -> None:
         return [body, {**body, "commandId": claims[0]}] if is_first else [body]
 
     assert any("got lease" in problem for problem in played(CallLoad, 1, change).problems())
+
+
+def test_every_fate_of_permits_comes_about() -> None:
+    seen: Counter[str] = Counter()
+
+    def look(type_: str, body: Body) -> list[Body]:
+        result = body.get("result") or {}
+        seen[
+            f"{type_} {'gets' if result.get('granted') else 'gets none' if 'granted' in result else body['ok']}"
+        ] += 1
+        return [body]
+
+    load = played(RateLoad, 1, look)
+    assert {
+        "rate.acquire gets", "rate.acquire gets none", "rate.lease gets", "rate.settle True", "rate.release True",
+        "rate.penalize True",
+    } <= set(seen)  # fmt: skip
+    counts = load.counts()
+    assert counts["permits granted"] > counts["of these in leases"] > counts["over-grants"] == 0
 
 
 def test_every_fate_of_a_call_comes_about() -> None:

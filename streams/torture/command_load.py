@@ -1,23 +1,23 @@
-"""What generators of commands on `run-commands` have in common."""
+"""What generators of commands about single entities (runs, rate buckets) have in common."""
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from typing import Any
+from typing import Any, ClassVar
 
 from schemas.json_codec import encode
-from schemas.topics import RUN_COMMANDS
+from schemas.topics import RUN_COMMANDS, TopicSpec
 from streams.torture.load import LoadCommand, LoadGenerator, Proof
 
 _REMEMBERED = 500
 _SHOWN = 10
 
 
-class RunCommandLoad(LoadGenerator):
+class CommandLoad(LoadGenerator):
     """A generator that has made its newest commands, and may make them again."""
 
-    topic = RUN_COMMANDS
+    topic: ClassVar[TopicSpec] = RUN_COMMANDS
 
     def __init__(self, source: random.Random) -> None:
         super().__init__(source)
@@ -26,7 +26,7 @@ class RunCommandLoad(LoadGenerator):
     def command(
         self,
         type_: str,
-        run_id: str,
+        key: str,
         proof: Proof,
         *,
         command_id: str | None = None,
@@ -34,10 +34,10 @@ class RunCommandLoad(LoadGenerator):
         waits: bool = False,
         **fields: Any,
     ) -> LoadCommand:
-        """A command; without a `command_id`, one with an id of its own."""
+        """A command about the entity `key`; without a `command_id`, one with an id of its own."""
         command_id = command_id or self.new_id("c")
-        value = encode({"type": type_, "commandId": command_id, "runId": run_id, **fields})
-        return LoadCommand(type_, run_id.encode(), value, command_id, proof, misroute, waits)
+        value = encode({"type": type_, "commandId": command_id, self.topic.id_field or "": key, **fields})
+        return LoadCommand(type_, key.encode(), value, command_id, proof, misroute, waits)
 
     def again(self) -> LoadCommand:
         """One of the newest commands as it was, as by a client that did not hear the answer."""
