@@ -56,7 +56,8 @@ class Bucket:
 
     def state(self, limit: Limit) -> RuleState:
         """The state of a rule as it is now."""
-        at = state_key(limit)
+        # Spelled out, here and in `_put`: both are done for every rule of every command.
+        at = (limit.rule_id, limit.kind, limit.window_ms)
         state = self._states.get(at)
         if state is None:
             stored = self.view.get(RULES, self.key, *at)
@@ -159,9 +160,7 @@ class Bucket:
             self.charge(limits, used - granted)
 
     def has_room(self, limits: Iterable[Limit]) -> bool:
-        """Whether the states of these rules may be stored; forgets idle ones when there are many."""
-        for limit in limits:
-            self.state(limit)
+        """Whether these rules, whose states were looked at, may be stored; forgets idle ones when there are many."""
         if not self._unstored:
             return True
         needed = {state_key(limit) for limit in limits}
@@ -202,7 +201,7 @@ class Bucket:
         return limit.permits - kind_of(limit).used(limit, state) - state.reserved
 
     def _put(self, limit: Limit, state: RuleState) -> None:
-        at = state_key(limit)
+        at = (limit.rule_id, limit.kind, limit.window_ms)
         if at not in self._changed:
             self._changed.add(at)
             if at in self._unstored:
