@@ -21,7 +21,14 @@ from tests.crash.state import text_part
 
 ASKING = ("rate.acquire", "rate.lease")
 ENDING = ("rate.release", "rate.settle")
-OPEN_TABLES = {b"rate.lease", b"rate.wait", b"rate.wait_place", b"rate.queue", b"rate.turn"}
+OPEN_TABLES = {
+    b"rate.lease",
+    b"rate.renewal",
+    b"rate.wait",
+    b"rate.wait_place",
+    b"rate.queue",
+    b"rate.turn",
+}
 """Tables in which nothing is left once every lease and every wait has ended."""
 
 
@@ -136,6 +143,9 @@ def _grants(
             by_lease[grant.bucket, result["leaseId"]] = grant
     for command_id, answer in answers.items():
         timestamp, command = sent[command_id]
+        if command["type"] == "rate.renew" and answer["ok"] and answer["result"]["renewed"]:
+            grant = by_lease[command["bucketId"], command["leaseId"]]
+            grant.expires_at = max(grant.expires_at or 0, answer["result"]["expiresAt"])
         if command["type"] not in ENDING or not answer["ok"] or answer["result"].get("released") is False:
             continue
         if "leaseId" in command:

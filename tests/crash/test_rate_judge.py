@@ -157,6 +157,30 @@ def test_a_block_counts_until_it_has_ended_and_a_window_longer(bucket: str) -> N
         assert any("permits at" in what for what in history.verdict().violations) is is_wrong, asked_after
 
 
+def test_a_renewed_block_counts_for_longer() -> None:
+    for renewed in (False, True):
+        history = History()
+        given = granted(history, "sliding", "rate.lease", requested=20)
+        if renewed:
+            until = given["expiresAt"] + 5000
+            history.commands.append(
+                (
+                    history.lane.now,
+                    {
+                        "type": "rate.renew",
+                        "bucketId": "sliding",
+                        "commandId": "renew",
+                        "leaseId": given["leaseId"],
+                    },
+                )
+            )
+            answer = {"renewed": True, "expiresAt": until, "validMs": 6000}
+            history.replies.append({"commandId": "renew", "ok": True, "result": answer})
+        history.lane.pass_time(3000)
+        granted(history, "sliding", "rate.acquire", requested=1)
+        assert any("permits at" in what for what in history.verdict().violations) is renewed
+
+
 def _answer_again(history: History) -> None:
     history.replies.append({**history.replies[0], "ok": True, "result": {"granted": 1}})
 
