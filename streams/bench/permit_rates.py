@@ -40,6 +40,8 @@ class Applied:
     """Processor time of the servers for each, in microseconds."""
     client_us: float | None
     """That of the client; None: all were sent before."""
+    broker_us: float = 0.0
+    """Of that of the servers, the broker's."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def apply_acquires(bench: Workbench, commands: int, buckets: int, what: str) -> 
             f"{sum(granted):,} permits were granted by {len(granted):,} of {commands:,} commands."
         )
     found = rate(samples, records)
-    return Applied(found.per_second, found.cpu_us + found.broker_cpu_us, None)
+    return Applied(found.per_second, found.cpu_us + found.broker_cpu_us, None, found.broker_cpu_us)
 
 
 def pipeline_acquires(redis: RedisServer, way: str, commands: int, buckets: int) -> Applied:

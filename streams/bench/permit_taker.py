@@ -26,6 +26,7 @@ from streams.user_errors import UserError
 
 Take = Callable[[], Awaitable[object]]
 
+MAX_BLOCK = 10_000
 _WARMUP_S = 1.0
 
 
@@ -34,7 +35,7 @@ async def blocks() -> AsyncIterator[Take]:
     """Permits from blocks."""
     async with (
         RunlaneClient(load_settings()) as client,
-        RateLimiter(client, bucket_id(0), RULES) as limiter,
+        RateLimiter(client, bucket_id(0), RULES, max_block=MAX_BLOCK) as limiter,
     ):
 
         async def take() -> None:

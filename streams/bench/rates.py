@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from streams.bench.permit_rates import Applied, Taken, apply_acquires, pipeline_acquires, take_permits
+from streams.bench.permit_taker import MAX_BLOCK
 from streams.bench.processes import Worker
 from streams.bench.rate_fairness import RUNS, places
 from streams.bench.redis_server import RedisServer, find_redis
@@ -109,9 +110,9 @@ def _result(
             "Two rules for every permit, a window of a minute and a sliding one of an hour, which never fill. Many: "
             f"{plan.acquires:,} preloaded rate.acquire to {plan.buckets:,} buckets (or one), each answered, from the "
             "first visible answer to the last; by the scripts in Redis as many, 100 in each round trip. One process: "
-            f"{plan.tasks} tasks take permits of one bucket for {plan.seconds:.0f} s, from blocks (RateLimiter) or "
-            f"each by a command or script; then {plan.rate:.0f} a second on a schedule, from when each was due. CPU is "
-            "that of the processes: worker and broker, or Redis; and the client. Per core: permits for each second of "
+            f"{plan.tasks} tasks take permits of one bucket for {plan.seconds:.0f} s, from blocks (RateLimiter, at "
+            f"most {MAX_BLOCK:,} permits in one) or each by a command or script; then {plan.rate:.0f} a second on a "
+            "schedule, from when each was due. CPU is that of the processes: worker and broker, or Redis; and the client. Per core: permits for each second of "
             "processor time of all of these. `always`, `everysec`: Redis' appendfsync; runlane's broker has one "
             "replica and leaves it to the system when to write to the disk, as everysec does within a second. The "
             "script charges both rules or none; redis-cell's algorithm knows one rule. "
