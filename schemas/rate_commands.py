@@ -81,6 +81,18 @@ class RateLease(_Ask):
     """How long the block lasts, limited to 1000..3600000 ms."""
 
 
+class RateRenew(RateCommand):
+    """Let a lease last longer: `leaseMs` from now on, and never shorter than it would have. Its id stays the same."""
+
+    type: Literal["rate.renew"]
+    lease_id: str
+    """From the grant."""
+    fencing_number: Annotated[int, Field(ge=1)]
+    """From the grant."""
+    lease_ms: clamped(1000, MAX_LEASE_MS, DEFAULT_LEASE_MS) = DEFAULT_LEASE_MS  # type: ignore[valid-type]
+    """How long the lease lasts from now on, limited to 1000..3600000 ms."""
+
+
 class RateRelease(RateCommand):
     """End a lease: its permits may be held by others. What it was charged stays charged."""
 
@@ -154,6 +166,7 @@ class RateRulesGet(RateCommand):
 MODELS: tuple[type[Command], ...] = (
     RateAcquire,
     RateLease,
+    RateRenew,
     RateRelease,
     RateSettle,
     RatePenalize,

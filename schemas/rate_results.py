@@ -27,6 +27,17 @@ class AcquireResult(Result):
     """The same without a clock: the lease lasts so many ms from the moment at which the command was sent."""
 
 
+class RenewResult(Result):
+    """`rate.renew`: whether the lease goes on, and until when."""
+
+    renewed: bool
+    """False when it had ended before: others may have its permits."""
+    expires_at: int | None = None
+    """Until when the lease lasts, in ms since the epoch by the broker's clock."""
+    valid_ms: int | None = None
+    """The same without a clock: the lease lasts so many ms from the moment at which the command was sent."""
+
+
 class ReleaseResult(Result):
     """`rate.release`: whether the lease was ended by this."""
 
@@ -132,6 +143,7 @@ class RulesGetResult(Result):
 RATE_RESULTS: Final[dict[str, type[Result]]] = {
     "rate.acquire": AcquireResult,
     "rate.lease": AcquireResult,
+    "rate.renew": RenewResult,
     "rate.release": ReleaseResult,
     "rate.settle": SettleResult,
     "rate.penalize": PenalizeResult,

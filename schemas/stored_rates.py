@@ -88,6 +88,14 @@ class StoredLease(Stored, frozen=True):
     """The rules that it was charged to."""
     is_block: bool = False
     """Its permits are used while it lasts, and charged when it ends."""
+    first_expires_at: int = 0
+    """When it was to expire before it was renewed first, which is in its id; 0 when it never was."""
+
+
+class StoredRenewal(Stored, frozen=True):
+    """Where a renewed lease is. Table `rate.renewal`, key (bucket id, when it was to expire at first, number)."""
+
+    expires_at: int
 
 
 class StoredGrant(Stored, frozen=True):

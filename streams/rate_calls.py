@@ -10,6 +10,7 @@ from schemas.rate_results import (
     PeekResult,
     PenalizeResult,
     ReleaseResult,
+    RenewResult,
     RulesGetResult,
     RulesPutResult,
     SettleResult,
@@ -65,6 +66,22 @@ class RateCalls(CommandMethods):
         """
         fields = _wish(rules, requested, minimum, run_id, timeout_ms, lease_ms)
         return await self._ask(AcquireResult, "rate.lease", bucket_id, fields, timeout_ms, options)
+
+    async def renew_lease(
+        self,
+        bucket_id: str,
+        lease_id: str,
+        fencing_number: int,
+        *,
+        lease_ms: int | None = None,
+        **options: Unpack[CallOptions],
+    ) -> RenewResult:
+        """Let a lease last `lease_ms` (1,000 to 3,600,000, default 300,000) from now on; its id stays the same.
+
+        `renewed` is False when it had ended before.
+        """
+        fields = {"leaseId": lease_id, "fencingNumber": fencing_number, "leaseMs": lease_ms}
+        return await self._call(RenewResult, "rate.renew", bucket_id, fields, options)
 
     async def release_lease(
         self, bucket_id: str, lease_id: str, fencing_number: int, **options: Unpack[CallOptions]

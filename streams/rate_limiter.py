@@ -43,6 +43,7 @@ _MARGIN = 0.1
 """The last part of a block's life is not used, so that it is settled before it runs out."""
 _PAUSE_S = 0.5
 _ATTEMPTS = 3
+_RENEWALS_PER_LEASE = 3
 
 
 class RateLimited(UserError):
@@ -57,6 +58,8 @@ class Permit:
     """What was taken for it."""
     used: int
     """What the call has used in the end. Set it when that is not `cost`: the difference is given back or charged."""
+    is_lost: bool = False
+    """Its lease has ended before the call has, so that others may make calls in its place."""
 
 
 @dataclass(eq=False)
@@ -82,9 +85,9 @@ class _Waiter:
 class RateLimiter:
     """Permits of one bucket, for the tasks of one event loop. Make one for a bucket and share it.
 
-    Calls under rules with `max_concurrency` get a lease each, which is released when the call ends; all others are
-    served from blocks. A block that is lost with its process counts as used until its `block_s` are over and a
-    window has passed; see `runlane rates show`.
+    Calls under rules with `max_concurrency` get a lease each, which is renewed while the call lasts, unless it blocks
+    the event loop, and released when it ends; all others are served from blocks. A block that is lost with its process
+    counts as used until its `block_s` are over and a window has passed; see `runlane rates show`.
     """
 
     def __init__(
@@ -96,17 +99,18 @@ class RateLimiter:
         run_id: str | None = None,
         max_block: int = 1000,
         block_s: float = 10.0,
-        lease_s: float = 300.0,
+        lease_s: float = 30.0,
         max_waiting: int = 10_000,
         estimates: bool = False,
     ) -> None:
         """`rules` None: those that are stored for the bucket. `run_id`: for which run, for a fair share.
 
         `max_block`: most permits in one block; 1 or more. `block_s`: how long a block lasts, 1 or more: so long after
-        `penalize` others may still use theirs. `lease_s`: how long a call takes at most, where `max_concurrency`
-        bounds them. `max_waiting`: more calls than that do not wait (`RateLimited`). `estimates`: calls often use less
-        than they take, so a block is settled when its calls have ended, instead of when its permits are taken: what
-        is unused is not lost, but all of the block counts for so much longer.
+        `penalize` others may still use theirs. `lease_s`: where `max_concurrency` bounds calls, how long
+        after a process has died others get what it held, 1 or more; calls that last longer renew their leases.
+        `max_waiting`: more calls than that do not wait (`RateLimited`). `estimates`: calls often use less than they
+        take, so a block is settled when its calls have ended, instead of when its permits are taken: what is unused is
+        not lost, but all of the block counts for so much longer.
         """
         self._client = client
         self.bucket_id = bucket_id
@@ -152,9 +156,11 @@ class RateLimiter:
         if await self._is_bounded():
             async with asyncio.timeout(timeout):
                 lease_id, fencing_number = await self._lease_one(cost)
+            renewing = asyncio.create_task(self._keep(lease_id, fencing_number, permit))
             try:
                 yield permit
             finally:
+                renewing.cancel()
                 self._end_lease(lease_id, fencing_number, permit)
             return
         async with asyncio.timeout(timeout):
@@ -379,6 +385,29 @@ class RateLimiter:
             )
             if given is not None and given.lease_id is not None and given.fencing_number is not None:
                 return given.lease_id, given.fencing_number
+
+    async def _keep(self, lease_id: str, fencing_number: int, permit: Permit) -> None:
+        """Renew the lease of a call again and again while the call lasts."""
+        pause_s = renewal_s = self._lease_ms / 1000 / _RENEWALS_PER_LEASE
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                renewal = await self._client.renew_lease(
+                    self.bucket_id,
+                    lease_id,
+                    fencing_number,
+                    lease_ms=self._lease_ms,
+                    timeout=max(1.0, renewal_s),
+                )
+            except (CommandRefused, CommandTimeout, CommandNotDelivered) as error:
+                _log.warning("a lease of bucket %r was not renewed: %s", self.bucket_id, error)
+                pause_s = min(_PAUSE_S, renewal_s)
+                continue
+            if not renewal.renewed:
+                permit.is_lost = True
+                _log.warning("a lease of bucket %r has ended before its call", self.bucket_id)
+                return
+            pause_s = renewal_s
 
     async def _granted(self, asking: Coroutine[Any, Any, AcquireResult]) -> AcquireResult | None:
         """What was granted; None, after a pause, when it was nothing. Nobody's permits are given back."""

@@ -158,6 +158,7 @@ class RunlaneSyncClient:
     signal = _blocking(RunlaneClient.signal)
     acquire_permits = _blocking(RunlaneClient.acquire_permits)
     lease_permits = _blocking(RunlaneClient.lease_permits)
+    renew_lease = _blocking(RunlaneClient.renew_lease)
     release_lease = _blocking(RunlaneClient.release_lease)
     settle_permits = _blocking(RunlaneClient.settle_permits)
     penalize = _blocking(RunlaneClient.penalize)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agents.machine import Decision, View
-from agents.rate.tables import BUCKETS, LEASES, RULES
+from agents.rate.tables import BUCKETS, LEASES, RENEWALS, RULES
 from agents.rate.windows import kind_of
 from schemas.stored import replace
 from schemas.stored_rates import BucketHead, Limit, RuleState, StoredLease
@@ -150,6 +150,8 @@ class Bucket:
             self.correct(lease.limits, lease.permits, count, lease.granted_at)
         self._ended.add(at)
         self.decision.delete(LEASES, at)
+        if lease.first_expires_at:
+            self.decision.delete(RENEWALS, (self.key, lease.first_expires_at, at[2]))
         self.update(leases=self.head.leases - 1)
 
     def correct(self, limits: Iterable[Limit], granted: int, used: int, at: int) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from agents.machine import View
 from agents.rate.bucket import Bucket, LeaseKey
-from agents.rate.tables import GRANTS, LEASES
+from agents.rate.tables import GRANTS, LEASES, RENEWALS
 from schemas.stored_rates import Limit, StoredGrant, StoredLease
 
 EXPIRE = "expire"
@@ -76,6 +77,21 @@ def lease_key(bucket_id: str, lease_id: str) -> LeaseKey | None:
     if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in (expires_at, number)):
         return None
     return bucket_id, int(expires_at), int(number)
+
+
+def find_lease(view: View, bucket_id: str, lease_id: str) -> tuple[LeaseKey, StoredLease] | None:
+    """The lease of an id and where it is stored; None when there is none, or it has ended."""
+    at = lease_key(bucket_id, lease_id)
+    if at is None:
+        return None
+    lease = view.get(LEASES, *at)
+    if lease is None:
+        renewal = view.get(RENEWALS, *at)
+        if renewal is None:
+            return None
+        at = (at[0], renewal.expires_at, at[2])
+        lease = view.get(LEASES, *at)
+    return (at, lease) if lease is not None else None
 
 
 def prune_grants(bucket: Bucket) -> bool:

@@ -1,4 +1,7 @@
-"""The end of grants: leases are released, settled or expire, and what was used is charged (spec coordinator 7)."""
+"""How long grants last: leases are renewed, released, settled or expire, and what was used is charged.
+
+See spec coordinator 7.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from agents.machine import AT_ONCE, Decision, FiredTimer, Request, View
 from agents.rate import refusals
 from agents.rate.bucket import Bucket
 from agents.rate.counting import EXPIRED, LOST
-from agents.rate.granting import EXPIRE, lease_key
-from agents.rate.tables import GRANTS, LEASES
+from agents.rate.granting import EXPIRE, find_lease
+from agents.rate.tables import GRANTS, LEASES, RENEWALS
 from agents.rate.turns import serve
-from schemas.rate_commands import RateRelease, RateSettle
+from schemas.rate_commands import RateRelease, RateRenew, RateSettle
+from schemas.stored import replace
+from schemas.stored_rates import StoredRenewal
 
 MAX_EXPIRED = 500
 """Leases that are ended in one go; the others are ended right after."""
@@ -18,14 +23,31 @@ MAX_EXPIRED = 500
 def release(request: Request[RateRelease], view: View) -> Decision:
     """`rate.release`: end a lease; its permits count as used. A lease that has ended is answered `false`."""
     command = request.command
-    at = lease_key(request.key, command.lease_id)
-    lease = view.get(LEASES, *at) if at is not None else None
-    if at is None or lease is None or at[2] != command.fencing_number:
+    found = find_lease(view, request.key, command.lease_id)
+    if found is None or found[0][2] != command.fencing_number:
         return Decision().succeed({"released": False})
+    at, lease = found
     bucket = Bucket(request.key, view, request.now)
     bucket.end_lease(at, lease)
     serve(bucket)
     return bucket.finish().succeed({"released": True})
+
+
+def renew(request: Request[RateRenew], view: View) -> Decision:
+    """`rate.renew`: let a lease last longer, and never shorter. A lease that has ended is answered `false`."""
+    command, now = request.command, request.now
+    found = find_lease(view, request.key, command.lease_id)
+    if found is None or found[0][2] != command.fencing_number:
+        return Decision().succeed({"renewed": False})
+    (key, until, number), lease = found
+    decision, expires_at = Decision(), max(until, now + command.lease_ms)
+    if expires_at != until:
+        first = lease.first_expires_at or until
+        decision.delete(LEASES, (key, until, number))
+        decision.put(LEASES, (key, expires_at, number), replace(lease, first_expires_at=first))
+        decision.put(RENEWALS, (key, first, number), StoredRenewal(expires_at=expires_at))
+    # The timer that ends leases finds, when it is due, that this one lasts longer.
+    return decision.succeed({"renewed": True, "expiresAt": expires_at, "validMs": expires_at - now})
 
 
 def settle(request: Request[RateSettle], view: View) -> Decision:
@@ -33,10 +55,10 @@ def settle(request: Request[RateSettle], view: View) -> Decision:
     command, key = request.command, request.key
     bucket = Bucket(key, view, request.now)
     if command.lease_id is not None:
-        at = lease_key(key, command.lease_id)
-        lease = view.get(LEASES, *at) if at is not None else None
-        if at is None or lease is None:
+        found = find_lease(view, key, command.lease_id)
+        if found is None:
             return refusals.grant_not_found()
+        at, lease = found
         granted = lease.permits
         bucket.end_lease(at, lease, command.used)
     else:

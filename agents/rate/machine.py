@@ -16,6 +16,7 @@ from schemas import rate_commands as commands
 RULES: dict[type[Any], Callable[[Request[Any], View], Decision]] = {
     commands.RateAcquire: acquiring.acquire,
     commands.RateLease: acquiring.lease,
+    commands.RateRenew: leases.renew,
     commands.RateRelease: leases.release,
     commands.RateSettle: leases.settle,
     commands.RatePenalize: keeping.penalize,

@@ -12,6 +12,7 @@ from schemas.stored_rates import (
     RuleState,
     StoredGrant,
     StoredLease,
+    StoredRenewal,
     StoredRules,
 )
 
@@ -23,6 +24,9 @@ RULES = record_table("rate.rule", (str, str, str, int), RuleState)
 
 LEASES = record_table("rate.lease", (str, int, int), StoredLease)
 """Key (bucket id, when it expires, number): in the order in which they expire."""
+
+RENEWALS = record_table("rate.renewal", (str, int, int), StoredRenewal)
+"""Key (bucket id, when it was to expire at first, number): of the leases that were renewed."""
 
 GRANTS = record_table("rate.grant", (str, str), StoredGrant)
 """Key (bucket id, command id)."""

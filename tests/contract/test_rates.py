@@ -184,6 +184,25 @@ def test_concurrency_is_bounded_by_leases(client: BareClient, bucket: str) -> No
     assert (later["granted"], later["fencingNumber"] > lease["fencingNumber"]) == (2, True)
 
 
+def test_a_lease_that_is_renewed_lasts_on_under_its_id(client: BareClient, bucket: str) -> None:
+    limit = rule(100, maxConcurrency=1)
+    lease = acquire(client, bucket, limit, leaseMs=1000)
+    of_lease = {"leaseId": lease["leaseId"], "fencingNumber": lease["fencingNumber"]}
+    fenced = {**of_lease, "fencingNumber": lease["fencingNumber"] + 1}
+    assert client.result("rate.renew", bucket, **fenced) == {"renewed": False}
+    renewed = client.result("rate.renew", bucket, **of_lease, leaseMs=HOUR_MS)
+    assert renewed == {"renewed": True, "expiresAt": renewed["expiresAt"], "validMs": HOUR_MS}
+    assert renewed["expiresAt"] >= lease["grantedAt"] + HOUR_MS
+    # It never lasts shorter than it would have.
+    shorter = client.result("rate.renew", bucket, **of_lease, leaseMs=1000)
+    assert shorter["expiresAt"] == renewed["expiresAt"]
+    waited = client.reply(wait(client, bucket, limit, timeoutMs=1500))["result"]
+    assert waited["granted"] == 0
+    assert client.result("rate.release", bucket, **of_lease) == {"released": True}
+    assert client.result("rate.renew", bucket, **of_lease) == {"renewed": False}
+    assert acquire(client, bucket, limit)["granted"] == 1
+
+
 def test_a_lease_comes_back_without_its_holder(client: BareClient, bucket: str) -> None:
     limit = rule(100, maxConcurrency=1)
     lease = acquire(client, bucket, limit, leaseMs=1000)

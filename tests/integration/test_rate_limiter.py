@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,36 @@ async def test_two_limiters_never_exceed_the_rule_while_the_worker_is_killed(
         assert sum(begin <= at < begin + span for at in calls) <= PERMITS
 
 
+async def test_a_call_keeps_its_lease_until_its_process_is_killed(
+    settings: Settings, worker: WorkerProcess
+) -> None:
+    bucket, lease_s = f"org:{uuid.uuid4()}", 2.0
+    rule = RateRule(rule_id="r", requests_per_window=1000, window_ms=1000, max_concurrency=1)
+    async with RunlaneClient(settings) as client:
+        await client.put_rate_rules(bucket, [rule])
+        arguments = (str(settings.brokers), settings.prefix, bucket, str(lease_s))
+        holder = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.integration.permit_holder",
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert holder.stdout is not None
+            async with asyncio.timeout(PATIENCE_S):
+                assert await holder.stdout.readline() == b"held\n"
+            # Longer than several leases, by the bucket's own time.
+            told = await client.acquire_permits(bucket, timeout_ms=int(5 * lease_s * 1000))
+            assert told.granted == 0
+            assert (await client.peek_permits(bucket)).leases == 1
+        finally:
+            holder.kill()
+            await holder.wait()
+        async with asyncio.timeout(PATIENCE_S), RateLimiter(client, bucket) as limiter, limiter.permit():
+            assert (await client.peek_permits(bucket)).leases == 1
+
+
 def test_the_commands_have_methods_without_async_too(settings: Settings, worker: WorkerProcess) -> None:
     bucket = f"org:{uuid.uuid4()}"
     rules = [RateRule(rule_id="r", requests_per_window=5, window_ms=3_600_000, max_concurrency=4)]
@@ -141,5 +172,5 @@ def test_a_verification_finds_nothing_wrong_with_all_of_this(
 ) -> None:
     report = CommandLine(str(settings.brokers), settings.prefix).json("verify")
     assert report["violations"] == []
-    (checked,) = [rule["checked"] for rule in report["rules"] if rule["rule"] == "bucket"]
-    assert checked >= 3
+    checked = {rule["rule"]: rule["checked"] for rule in report["rules"]}
+    assert min(checked[name] for name in ("bucket", "permits", "lease")) >= 3

@@ -12,7 +12,8 @@ from pathlib import Path
 from random import Random
 
 from tests.rate_lane import RateLane
-from tests.simulation.families.rate import draft
+from tests.simulation.families.rate_drafts import draft
+from tests.simulation.families.registry import Answer
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(12)
@@ -22,10 +23,13 @@ KEYS = ["b0", "b1", "b2"]
 def replay(seed: int) -> str:
     """The digest of every byte that a seed's commands make the machine write and answer."""
     random, lane = Random(seed), RateLane()
+    answered: list[Answer] = []
     for number in range(150):
-        key, body = draft(random, KEYS)
+        key, body = draft(random, KEYS, lambda: answered[-20:])
         fields = {name: value for name, value in body.items() if name not in ("type", "bucketId")}
-        lane.send(body["type"], key, command_id=f"c{number}", **fields)
+        reply = lane.send(body["type"], key, command_id=f"c{number}", **fields)
+        if reply.get("ok"):
+            answered.append(Answer(key, f"c{number}", reply["result"]))
         lane.pass_time(random.choice([0, 1, 40, 400, 4000]))
     return lane.digest()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agents.rate import turns
-from agents.rate.tables import BUCKETS, LEASES, QUEUES, RULES, TURNS, WAIT_PLACES, WAITS
+from agents.rate.tables import BUCKETS, LEASES, QUEUES, RENEWALS, RULES, TURNS, WAIT_PLACES, WAITS
 from tests.property.rate_model import Bucket, Rule, Wait
 from tests.rate_lane import RateLane, code, result
 
@@ -136,6 +136,21 @@ class RateOverTime(RuleBasedStateMachine):
         assert result(reply) == {"refunded": max(0, -difference), "charged": max(0, difference)}
         self.model.end(grant, used, self.lane.now)
 
+    @rule(pick=st.integers(0, 3), lease=lease_times)
+    def renew(self, pick: int, lease: int) -> None:
+        names = [name for name in self.given if self.model.by_command[name].expires_at][-4:]
+        if not names:
+            return
+        name = names[pick % len(names)]
+        given, grant = self.given[name], self.model.by_command[name]
+        of_lease = {"leaseId": given["leaseId"], "fencingNumber": given["fencingNumber"]}
+        renewed = result(self.lane.send("rate.renew", **of_lease, leaseMs=lease))
+        if grant.ended_at is not None:
+            assert renewed == {"renewed": False}
+            return
+        grant.expires_at = until = max(grant.expires_at, self.lane.now + lease)
+        assert renewed == {"renewed": True, "expiresAt": until, "validMs": until - self.lane.now}
+
     @rule(ms=st.sampled_from([0, 1, 700, 700, 3000]))
     def penalize(self, ms: int) -> None:
         until = max(self.model.cooldown_until, self.lane.now + ms if ms else 0)
@@ -197,6 +212,8 @@ class RateOverTime(RuleBasedStateMachine):
         assert turns_kept == {(queue.tag, queue.number) for queue in queued.values()}
         open_leases = [grant for grant in model.grants if grant.expires_at and grant.ended_at is None]
         assert [key[1] for key in lane.keys(LEASES)] == sorted(grant.expires_at for grant in open_leases)
+        renewed = {lane.record(RENEWALS, *key).expires_at for key in lane.keys(RENEWALS)}
+        assert renewed <= {grant.expires_at for grant in open_leases}
         head = lane.record(BUCKETS, "b")
         if head is not None:
             assert (head.waiting, head.leases) == (len(waits), len(open_leases))

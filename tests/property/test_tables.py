@@ -25,6 +25,7 @@ from schemas.stored_rates import (
     RuleState,
     StoredGrant,
     StoredLease,
+    StoredRenewal,
     StoredRules,
 )
 from tests.property.json_values import VALUES
@@ -117,7 +118,8 @@ SAMPLES: list[Stored] = [
     StoredInstance(instance_id="i", ttl_ms=1, expires_at=2, attempt=3),
     BucketHead(next_number=2**62, cooldown_until=1, rules=2, leases=3, waiting=4, lost_permits=5),
     RuleState(permits=2**62, start=1, used=2, rest=3, slots=(0, 4), reserved=5, held=6),
-    StoredLease(permits=1, granted_at=2, limits=LIMITS, is_block=True),
+    StoredLease(permits=1, granted_at=2, limits=LIMITS, is_block=True, first_expires_at=3),
+    StoredRenewal(expires_at=1),
     StoredGrant(number=1, permits=2, granted_at=3, limits=LIMITS),
     RateWait(
         command_id="é",

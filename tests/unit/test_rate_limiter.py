@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agents.rate.tables import LEASES
 from schemas.rate_rules import RateRule
 from streams.client_errors import CommandRefused
 from streams.rate_limiter import RateLimited, RateLimiter
@@ -186,6 +187,55 @@ def test_what_can_never_be_granted_is_refused_and_others_go_on() -> None:
             async with limiter.permit(0):
                 pass
         await limiter.close()
+
+    run_virtually(work)
+
+
+ONE_AT_A_TIME = RateRule(rule_id="r", requests_per_window=10**6, window_ms=60_000, max_concurrency=1)
+
+
+def test_a_call_that_outlives_its_lease_keeps_it_and_one_that_dies_does_not() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        server = VirtualServer(loop)
+        calls, others = VirtualCalls(server, Random(1)), VirtualCalls(server, Random(2))
+        limiter = RateLimiter(calls, "b", [ONE_AT_A_TIME], lease_s=2)
+        other = RateLimiter(others, "b", [ONE_AT_A_TIME], lease_s=2)
+
+        async def long_call() -> None:
+            async with limiter.permit() as permit:
+                await asyncio.sleep(9)
+                assert not permit.is_lost
+                assert not waiting.done()
+
+        async def wait_for_it() -> float:
+            async with other.permit():
+                return loop.time()
+
+        calling = asyncio.create_task(long_call())
+        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(wait_for_it())
+        await calling
+        ended = loop.time()
+        assert await waiting < ended + 0.5
+        renewals = [fields["leaseMs"] for type_, fields in server.commands if type_ == "rate.renew"]
+        assert len(renewals) > 9 // 2
+        assert set(renewals) == {2000}
+
+        # Nobody renews for a process that is gone.
+        async with limiter.permit():
+            await asyncio.sleep(5)
+            calls.is_dead = True
+            begun = loop.time()
+            assert begun < await wait_for_it() < begun + 2 + 0.5
+
+        # Who has lost it all the same is told.
+        async with other.permit() as permit:
+            ((_, expires_at, number),) = server.lane.keys(LEASES)
+            server.lane.send("rate.release", leaseId=f"{expires_at}-{number}", fencingNumber=number)
+            await asyncio.sleep(1)
+            assert permit.is_lost
+        await other.close()
+        assert server.lane.peek()["leases"] == 0
 
     run_virtually(work)
 

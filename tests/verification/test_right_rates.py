@@ -46,7 +46,7 @@ asks = st.fixed_dictionaries(
 )
 ends = st.fixed_dictionaries(
     {
-        "do": st.sampled_from(["rate.settle", "rate.settle", "rate.release"]),
+        "do": st.sampled_from(["rate.settle", "rate.settle", "rate.release", "rate.renew", "rate.renew"]),
         "of": st.integers(0, 8),
         "used": st.sampled_from([0, 1, 2, 20]),
     }
@@ -99,7 +99,7 @@ def play(deployment: Deployment, steps: list[dict[str, Any]], *, prompt: bool = 
 
 
 def _end_a_grant(deployment: Deployment, type_: str, which: int, used: int) -> None:
-    """Release or settle one of the newest grants that clients know of."""
+    """Release, settle or renew one of the newest grants that clients know of."""
     granted = [
         (record.time, body["commandId"], body["result"])
         for (topic, _), log in deployment.topics.logs.items()
@@ -117,7 +117,7 @@ def _end_a_grant(deployment: Deployment, type_: str, which: int, used: int) -> N
     )
     for bucket in BUCKETS:
         # The other one has no such grant.
-        deployment.send(type_, bucket, asks=True, used=used, **of)
+        deployment.send(type_, bucket, asks=True, used=used, leaseMs=20_000, **of)
 
 
 @given(deployments, plays)

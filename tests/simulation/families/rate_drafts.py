@@ -14,13 +14,14 @@ _WEIGHTS = {
     "rate.lease": 14,
     "rate.settle": 16,
     "rate.release": 10,
+    "rate.renew": 6,
     "rate.peek": 6,
     "rate.penalize": 4,
     "rate.rules.put": 2,
     "rate.rules.get": 2,
 }
 _TYPES, _TYPE_WEIGHTS = list(_WEIGHTS), list(_WEIGHTS.values())
-_ENDS = ("rate.settle", "rate.release")
+_OF_GRANTS = ("rate.settle", "rate.release", "rate.renew")
 
 
 def rules_of(bucket: str) -> list[dict[str, Any]]:
@@ -42,8 +43,8 @@ def draft(random: Random, keys: Sequence[str], answered: Answered) -> Draft:
     """A command about one of the buckets."""
     key = random.choice(keys)
     (type_,) = random.choices(_TYPES, _TYPE_WEIGHTS)
-    if type_ in _ENDS:
-        return _end(random, key, type_, answered)
+    if type_ in _OF_GRANTS:
+        return _about_a_grant(random, key, type_, answered)
     body: dict[str, Any] = {"type": type_, "bucketId": key}
     if type_ in (*ASKS, "rate.peek"):
         body["requested"] = random.choice([1, 1, 2, 3, 10])
@@ -62,21 +63,24 @@ def draft(random: Random, keys: Sequence[str], answered: Answered) -> Draft:
     return key, body
 
 
-def _end(random: Random, key: str, type_: str, answered: Answered) -> Draft:
-    """Release or settle a grant that was answered, maybe for the second time; or one that nobody has."""
+def _about_a_grant(random: Random, key: str, type_: str, answered: Answered) -> Draft:
+    """Release, settle or renew a grant that was answered and may have ended; or one that nobody has."""
     fields: dict[str, Any] = {"leaseId": "1-1", "fencingNumber": 1}
     if type_ == "rate.settle":
         fields = {"acquireCommandId": f"c{random.randrange(1, 40)}"}
     granted = [each for each in answered() if each.result.get("granted") and each.result.get("grantedAt")]
-    if type_ == "rate.release":
+    if type_ == "rate.renew":
+        fields["leaseMs"] = random.choice([1000, 5000])
+    if type_ != "rate.settle":
         granted = [each for each in granted if "leaseId" in each.result]
     if granted and random.random() < 0.9:
         ended = random.choice(granted)
         key = ended.key
         if "leaseId" in ended.result:
-            fields = {name: ended.result[name] for name in ("leaseId", "fencingNumber")}
+            fields.pop("acquireCommandId", None)
+            fields |= {name: ended.result[name] for name in ("leaseId", "fencingNumber")}
         else:
-            fields = {"acquireCommandId": ended.command_id}
+            fields |= {"acquireCommandId": ended.command_id}
     if type_ == "rate.settle":
         fields["used"] = random.choice([0, 1, 5])
     return key, {"type": type_, "bucketId": key, **fields}
