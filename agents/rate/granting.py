@@ -15,7 +15,7 @@ EXPIRE = "expire"
 MAX_KEPT_GRANTS = 5000
 """Of one bucket; older ones cannot be settled any more."""
 GRANTS_KEPT_MS = 3_600_000
-_PRUNE_EVERY = 2500
+_PRUNE_EVERY = 5000
 
 
 class Wish(NamedTuple):
