@@ -107,17 +107,17 @@ def _result(
     return BenchResult(
         name="rates",
         how=(
-            "Two rules for every permit, a window of a minute and a sliding one of an hour, which never fill. Many: "
-            f"{plan.acquires:,} preloaded rate.acquire to {plan.buckets:,} buckets (or one), each answered, from the "
-            "first visible answer to the last; by the scripts in Redis as many, 100 in each round trip. One process: "
-            f"{plan.tasks} tasks take permits of one bucket for {plan.seconds:.0f} s, from blocks (RateLimiter, at "
-            f"most {MAX_BLOCK:,} permits in one) or each by a command or script; then {plan.rate:.0f} a second on a "
-            "schedule, from when each was due. CPU is that of the processes: worker and broker, or Redis; and the "
-            "client. Per core: permits for each second of processor time of all of these. `always`, `everysec`: Redis' appendfsync; runlane's broker has one "
-            "replica and leaves it to the system when to write to the disk, as everysec does within a second. The "
-            "script charges both rules or none; redis-cell's algorithm knows one rule. "
-            f"{plan.rounds} rounds in turn, medians. Fairness: ten runs begin to wait behind one with "
-            f"{plan.waiting:,} waiting commands."
+            "Two rules for every permit, a window of a minute and a sliding one of an hour, which never fill. "
+            f"Many: {plan.acquires:,} preloaded rate.acquire to {plan.buckets:,} buckets (or one), each answered, "
+            "from the first visible answer to the last; by the scripts in Redis as many, 100 in each round trip. "
+            f"One process: {plan.tasks} tasks take permits of one bucket for {plan.seconds:.0f} s, from blocks "
+            f"(RateLimiter, at most {MAX_BLOCK:,} permits in one) or each by a command or script; then "
+            f"{plan.rate:.0f} a second on a schedule, from when each was due. CPU is that of the processes: worker "
+            "and broker, or Redis; and the client. Per core: permits for each second of processor time of all of "
+            "these. `always`, `everysec`: Redis' appendfsync; runlane's broker has one replica and leaves it to "
+            "the system when to write to the disk. The script charges both rules or none; redis-cell's algorithm "
+            f"knows one rule. {plan.rounds} rounds in turn, medians. Fairness: ten runs begin to wait behind one "
+            f"with {plan.waiting:,} waiting commands."
         ),
         figures=[
             Figure("many buckets, preloaded", median(direct[MANY]), "permits/s", Target("at least", 15_000)),
