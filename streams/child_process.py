@@ -13,20 +13,20 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 from confluent_kafka import ConsumerGroupState, KafkaException
-from confluent_kafka.admin import AdminClient
 
+from streams.messaging.cluster_questions import ClusterQuestions
 from streams.messaging.kafka_config import address_config
 from streams.messaging.kafka_security import security_environment
 from streams.settings import Settings
 from streams.user_errors import UserError
 
 READY_PATIENCE_S = 180.0
+_CALL_S = 5.0
 _END_PATIENCE_S = 20.0
 _POLL_S = 0.02
 _TAIL_LINES = 20
@@ -216,17 +216,15 @@ class ExecutorChild(RunlaneProcess):
     def __init__(self, folder: Path, settings: Settings, place: str, name: str = "executor") -> None:
         """`place` is `module:app`."""
         self._group = settings.name(settings.executor_group)
-        self._connection = address_config(settings)
+        self._questions = ClusterQuestions(address_config(settings), _CALL_S)
         super().__init__(["executor", place], folder, settings, name)
-
-    @cached_property
-    def _admin(self) -> AdminClient:
-        return AdminClient(self._connection)
 
     def is_ready(self) -> bool:
         """Whether the members of its group have the partitions."""
         try:
-            group = self._admin.describe_consumer_groups([self._group])[self._group].result()
+            group = self._questions.ask(
+                lambda admin: admin.describe_consumer_groups([self._group])[self._group].result()
+            )
         except KafkaException:
             return False
         return group.state == ConsumerGroupState.STABLE and any(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
+
+from streams.messaging.cluster_questions import ClusterQuestions
 
 _log = logging.getLogger(__name__)
 
@@ -23,41 +26,40 @@ class ClusterWatch:
         self._topics = list(topics)
         self._ids: dict[str, str] = {}
         self._partitions = partitions
-        self._config = {**connection, "logger": _log}
-        self._admin: AdminClient | None = None
+        self._questions = ClusterQuestions({**connection, "logger": _log}, _PATIENCE_S)
         self.topics_changed = False
         """Topics were missing, or are others than at first: what the worker has set up does not fit any more."""
 
     def problem(self) -> str | None:
         """What is wrong, as a sentence for people; None when all is well."""
-        admin = self._admin
-        # A client that goes on over a broker's restart may abort the process, by an assertion in librdkafka.
-        self._admin = None
-        if admin is None:
-            admin = AdminClient(self._config)
-            try:
-                admin.list_topics(timeout=_PATIENCE_S)
-            except KafkaException as error:
-                return self._no_answer(error)
+        try:
+            topics = self._questions.ask(self._describe)
+        except KafkaException as error:
+            return f"no broker answers at {self._brokers}: {error.args[0].str()}"
         wrong = []
-        futures = admin.describe_topics(TopicCollection(self._topics), request_timeout=_PATIENCE_S)
-        for name, future in futures.items():
-            try:
-                topic = future.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    return self._no_answer(error)
+        for name, topic in topics.items():
+            if topic is None:
                 wrong.append(f"{name} is missing")
                 continue
             if self._ids.setdefault(name, str(topic.topic_id)) != str(topic.topic_id):
                 self.topics_changed = True
             if len(topic.partitions) != self._partitions:
                 wrong.append(f"{name} has {len(topic.partitions)} partitions, not {self._partitions}")
-        self._admin = admin
         if not wrong:
             return None
         self.topics_changed = True
         return f"{', '.join(wrong)}: make topics with `runlane topics apply`"
 
-    def _no_answer(self, error: KafkaException) -> str:
-        return f"no broker answers at {self._brokers}: {error.args[0].str()}"
+    def _describe(self, admin: AdminClient) -> dict[str, Any]:
+        """What each topic is; None for one that is missing."""
+        futures = admin.describe_topics(TopicCollection(self._topics), request_timeout=_PATIENCE_S)
+        return {name: _unless_missing(future) for name, future in futures.items()}
+
+
+def _unless_missing(described: Future[Any]) -> Any:
+    try:
+        return described.result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
+        return None

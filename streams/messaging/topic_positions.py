@@ -8,6 +8,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
+from streams.messaging.cluster_questions import ClusterQuestions
 from streams.messaging.kafka_config import address_config
 from streams.settings import Settings
 
@@ -40,8 +41,7 @@ class TopicPositions:
     """Asks a broker for offsets, cheaply enough to do it many times a second."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._admin: AdminClient | None = None
+        self._questions = ClusterQuestions({**address_config(settings), "logger": _log}, _CALL_S)
 
     def starts(self, topic: str, partitions: int) -> Positions:
         """Per partition the first offset that retention has left."""
@@ -62,15 +62,10 @@ class TopicPositions:
         reraise=True,
     )
     def _ask(self, topic: str, partitions: int, spec: OffsetSpec, isolation: IsolationLevel) -> Positions:
-        admin = self._admin
-        if admin is None:
-            admin = AdminClient({**address_config(self._settings), "logger": _log})
-            # Connected first: the first list_offsets of a cold client stalls for 3 s now and then.
-            admin.list_topics(timeout=_CALL_S)
-        # A client that has met an error may answer with it for ever after a broker's restart.
-        self._admin = None
         wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
-        futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_CALL_S)
-        found = {at.partition: future.result().offset for at, future in futures.items()}
-        self._admin = admin
-        return found
+
+        def offsets(admin: AdminClient) -> Positions:
+            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_CALL_S)
+            return {at.partition: future.result().offset for at, future in futures.items()}
+
+        return self._questions.ask(offsets)

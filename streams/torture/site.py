@@ -15,6 +15,7 @@ from schemas.topics import REPLIES
 from streams import topic_admin
 from streams.broker import local_broker
 from streams.child_process import ChildProcess, ExecutorChild, WorkerChild, free_port
+from streams.messaging.cluster_questions import ClusterQuestions
 from streams.messaging.kafka_config import connection_config
 from streams.settings import Settings
 from streams.torture import executed_runs
@@ -146,12 +147,12 @@ class Site:
         """How many members have partitions in the group of the executors (blocking)."""
         group = self.settings.name(self.settings.executor_group)
         try:
-            # A client of its own for each question: one that has lived on over a restart of the broker may abort
-            # the whole process, by an assertion in librdkafka. And connected first: a cold one stalls.
-            admin = AdminClient(connection_config(self.settings))
-            admin.list_topics(timeout=_CALL_S)
-            asked = admin.describe_consumer_groups([group], request_timeout=_CALL_S)
-            members = asked[group].result().members
+            # The broker may have been restarted since an earlier question, so no client is kept.
+            members = ClusterQuestions(connection_config(self.settings), _CALL_S).ask(
+                lambda admin: (
+                    admin.describe_consumer_groups([group], request_timeout=_CALL_S)[group].result().members
+                )
+            )
         except KafkaException:
             return 0
         return sum(bool(member.assignment.topic_partitions) for member in members)
