@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import (
@@ -21,20 +21,17 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from schemas.topics import REPLIES, STATE_CHANGELOG, TOPICS
 from streams.kafka_calls import CALL_S, LaneKafkaConfig, lost, passes, patiently
 from streams.kafka_producer import KafkaProducer
-from streams.ports import (
-    HungTransaction,
-    LaneLostError,
-    Place,
-    StateChange,
-    TransactionalProducer,
-)
-from streams.transaction_names import names_in
+from streams.messaging.cluster_questions import ClusterQuestions
+from streams.ports import LaneLostError, LoggedRecord, Place, StateChange, TransactionalProducer
+from streams.transaction_names import names_of
 
 _log = logging.getLogger(__name__)
 
 _RESTORE_CHUNK = 5000
 _STABLE_OFFSET_PATIENCE_S = 30.0
 _CLOCKS_DIFFER_MS = 60_000
+_MARKERS_AT_AN_END = 32
+"""So many markers may stand behind the last record of a partition, usually one or two."""
 
 EXCLUSIVE_OUTPUTS = tuple(name for name, spec in TOPICS.items() if spec.exclusive)
 """Topics whose partition p only lane p writes to."""
@@ -50,7 +47,7 @@ class KafkaLaneCluster:
         self._config = config
         self._partition = partition
         self._stopping = stopping
-        self._admin: AdminClient | None = None
+        self._questions = ClusterQuestions({**config.connection, "logger": _log}, CALL_S)
         self._names = config.names
         self._changelog = self._names[STATE_CHANGELOG.name]
         self._exclusive: list[_At] = [(topic, partition) for topic in EXCLUSIVE_OUTPUTS]
@@ -114,43 +111,49 @@ class KafkaLaneCluster:
     def is_committed(self, position: int) -> bool:
         """See `streams.ports.LaneCluster`."""
         place = Place(STATE_CHANGELOG.name, self._partition, position)
-        return any(True for _ in self._messages(place, position + 1, committed=True))
+        return any(True for _ in self._read(place, position + 1, committed=True))
 
-    def hung(self) -> list[HungTransaction]:
+    def hung(self) -> list[LoggedRecord]:
         """See `streams.ports.LaneCluster`."""
         return [self._first_record(Place(*at, stable)) for at, stable, _ in self._unstable(self._exclusive)]
 
-    def unread(self, is_own: Callable[[frozenset[str]], bool]) -> list[HungTransaction]:
+    def unread(self, is_own: Callable[[frozenset[str]], bool]) -> list[LoggedRecord]:
         """See `streams.ports.LaneCluster`."""
-        found = []
-        for at, stable, end in self._unstable(self._shared):
-            for message in self._messages(Place(*at, stable), end, committed=False):
-                names = names_in(at[0], message.headers() or ())
-                if is_own(names):
-                    begins = Place(*at, message.offset())
-                    found.append(HungTransaction(begins, names, message.timestamp()[1]))
-        return found
+        return [
+            record
+            for at, stable, end in self._unstable(self._shared)
+            for record in self._read(Place(*at, stable), end, committed=False)
+            if record.place.offset == stable or is_own(names_of(record))
+        ]
 
-    def is_visible(self, transaction: HungTransaction) -> bool:
-        """See `streams.ports.LaneCluster`. Read from a little before the hanging record was written."""
-        places = [at for at in self._exclusive + self._shared if at != transaction.place[:2]]
-        since = OffsetSpec.for_timestamp(max(0, transaction.timestamp - _CLOCKS_DIFFER_MS))
+    def is_visible(self, record: LoggedRecord) -> bool:
+        """See `streams.ports.LaneCluster`. Read from a little before the record was written."""
+        places = [at for at in self._exclusive + self._shared if at != record.place[:2]]
+        since = OffsetSpec.for_timestamp(max(0, record.timestamp - _CLOCKS_DIFFER_MS))
         starts = self._offsets(places, spec=since, may_be_missing=True)
         ends = self._offsets(places, IsolationLevel.READ_COMMITTED)
+        names = names_of(record)
         return any(
-            starts[at] != OFFSET_INVALID and self._holds(transaction.names, Place(*at, starts[at]), ends[at])
+            starts[at] != OFFSET_INVALID and self._holds(names, Place(*at, starts[at]), ends[at])
             for at in places
         )
 
-    def names_behind(self, place: Place) -> Iterator[frozenset[str]]:
+    def tails(self) -> list[LoggedRecord]:
         """See `streams.ports.LaneCluster`."""
-        end = self._offsets([place[:2]])[place[:2]]
-        for message in self._messages(place._replace(offset=place.offset + 1), end, committed=False):
-            yield names_in(place.topic, message.headers() or ())
+        ends = self._offsets(self._exclusive)
+        starts = [Place(*at, max(0, end - _MARKERS_AT_AN_END)) for at, end in ends.items()]
+        found = {record.place[:2]: record for record in self._read_all(starts, ends, committed=False)}
+        return list(found.values())
+
+    def records(self, place: Place, *, committed: bool) -> Iterator[LoggedRecord]:
+        """See `streams.ports.LaneCluster`."""
+        at = place[:2]
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        return self._read(place, self._offsets([at], isolation)[at], committed=committed)
 
     def close(self) -> None:
         """See `streams.ports.LaneCluster`."""
-        self._admin = None
+        self._questions.close()
 
     def _unstable(self, places: list[_At]) -> list[tuple[_At, int, int]]:
         """The partitions whose last stable offset stays behind the end, with both."""
@@ -158,41 +161,52 @@ class KafkaLaneCluster:
         stable = self._offsets(places, IsolationLevel.READ_COMMITTED)
         return [(at, stable[at], ends[at]) for at in places if stable[at] < ends[at]]
 
-    def _first_record(self, place: Place) -> HungTransaction:
+    def _first_record(self, place: Place) -> LoggedRecord:
         """The record at an offset, which need not be committed."""
-        for message in self._messages(place, place.offset + 1, committed=False):
-            names = names_in(place.topic, message.headers() or ())
-            return HungTransaction(place, names, message.timestamp()[1])
+        for record in self._read(place, place.offset + 1, committed=False):
+            return record
         raise LaneLostError(
             f"{place.topic} {place.partition} has nothing at its last stable offset {place.offset}"
         )
 
     def _holds(self, names: frozenset[str], start: Place, end: int) -> bool:
-        messages = self._messages(start, end, committed=True)
-        return any(names & names_in(start.topic, message.headers() or ()) for message in messages)
+        return any(names & names_of(record) for record in self._read(start, end, committed=True))
 
-    def _messages(self, start: Place, end: int, *, committed: bool) -> Iterator[Any]:
+    def _read(self, start: Place, end: int, *, committed: bool) -> Iterator[LoggedRecord]:
         """The records of a partition from an offset on, up to `end`."""
+        return self._read_all([start], {start[:2]: end}, committed=committed)
+
+    def _read_all(
+        self, starts: Sequence[Place], ends: Mapping[_At, int], *, committed: bool
+    ) -> Iterator[LoggedRecord]:
+        """The same of several partitions at once."""
         consumer = self._consumer(committed=committed)
-        position, moved_at = start.offset, time.monotonic()
+        moved_at = time.monotonic()
+        left = {start[:2]: start.offset for start in starts if start.offset < ends[start[:2]]}
+        short = {self._names[start.topic]: start.topic for start in starts}
         try:
-            consumer.assign([TopicPartition(self._names[start.topic], start.partition, start.offset)])
-            while position < end:
+            consumer.assign([TopicPartition(self._names[topic], *rest) for topic, *rest in starts])
+            while left:
                 message = consumer.poll(0.05)
                 if message is None:
-                    self._check_patience(moved_at, f"{start.topic} stands still at {position} of {end}")
+                    self._check_patience(moved_at, f"reading stands still at {left} of {ends}")
                     continue
-                error = message.error()
-                if error is None:
-                    if message.offset() >= end:
-                        return
-                    yield message
-                    position = message.offset() + 1
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    position = max(position, message.offset())
-                elif not passes(error):
-                    raise lost(f"read {start.topic}", KafkaException(error))
                 moved_at = time.monotonic()
+                error, offset = message.error(), message.offset()
+                is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+                if error is not None and not is_end:
+                    if not passes(error):
+                        raise lost("read the log", KafkaException(error))
+                    continue
+                at = (short[message.topic()], message.partition())
+                if at not in left:
+                    continue
+                if not is_end and offset < ends[at]:
+                    yield _logged(at, message)
+                    offset += 1
+                left[at] = max(left[at], offset)
+                if left[at] >= ends[at]:
+                    del left[at]
         finally:
             consumer.close()
 
@@ -225,20 +239,7 @@ class KafkaLaneCluster:
 
     def _ask_admin(self, what: str, ask: Callable[[AdminClient], Any]) -> Any:
         """Ask the cluster, with an admin client of this opening; after an error with a fresh one."""
-
-        def attempt() -> Any:
-            admin = self._admin
-            if admin is None:
-                admin = AdminClient({**self._config.connection, "logger": _log})
-                # Connected first: the first list_offsets of a cold client stalls for 3 s now and then.
-                admin.list_topics(timeout=CALL_S)
-            # A kept client answers list_offsets with FENCED_LEADER_EPOCH for ever after a broker restart.
-            self._admin = None
-            answer = ask(admin)
-            self._admin = admin
-            return answer
-
-        return patiently(what, attempt, self._stopping)
+        return patiently(what, lambda: self._questions.ask(ask), self._stopping)
 
     def _offsets(
         self,
@@ -262,3 +263,10 @@ class KafkaLaneCluster:
         if OFFSET_INVALID in found.values() and not may_be_missing:
             raise LaneLostError("the broker does not know an offset yet")
         return found
+
+
+def _logged(at: _At, message: Any) -> LoggedRecord:
+    place = Place(*at, message.offset())
+    return LoggedRecord(
+        place, message.timestamp()[1], message.key(), message.value(), message.headers() or ()
+    )

@@ -12,13 +12,7 @@ from msgspec.structs import replace
 
 from schemas.topics import STATE_CHANGELOG
 from streams.kafka_calls import CALL_S, LaneKafkaConfig, lost, patiently
-from streams.ports import (
-    HEAL_KEY,
-    LaneLostError,
-    OutRecord,
-    RecordsRefusedError,
-    StateChange,
-)
+from streams.ports import LaneLostError, OutRecord, RecordsRefusedError, StateChange
 from streams.transaction_names import TRANSACTION
 
 _log = logging.getLogger(__name__)
@@ -87,11 +81,7 @@ class KafkaProducer:
     def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord], name: bytes) -> None:
         """See `streams.ports.TransactionalProducer`."""
         producer, partition, names, changelog = self._producer, self._partition, self._names, self._changelog
-        producer.poll(0)
-        if self._is_shaken:
-            raise LaneLostError(
-                "a connection to a broker broke: transaction markers may be lost, or a commit be delivered again"
-            )
+        self._check_markers()
         self._position, self._is_open = None, True
         (first_key, first_value), *others = changes
         # The transaction's records reach a partition in order: the last one's offset is behind all others.
@@ -133,12 +123,14 @@ class KafkaProducer:
             raise LaneLostError("the commit succeeded without the changelog offset of its last record")
         return self._position
 
-    def end_hung(self, topics: Iterable[tuple[str, int]], *, commit: bool) -> None:
+    def write(self, records: Iterable[OutRecord], *, commit: bool) -> None:
         """See `streams.ports.TransactionalProducer`."""
+        self._check_markers()
+        self._is_open = True
         try:
             self._producer.begin_transaction()
-            for topic, partition in topics:
-                self._producer.produce(self._names[topic], None, HEAL_KEY, partition=partition)
+            for record in records:
+                self._enqueue(replace(record, topic=self._names[record.topic]))
             if commit:
                 self._commit()
             else:
@@ -146,10 +138,19 @@ class KafkaProducer:
                 self._producer.abort_transaction(2 * CALL_S)
         except KafkaException as error:
             raise lost("end what hangs", error) from error
+        self._producer.poll(0)
+        self._is_open = False
 
     def close(self) -> None:
         """See `streams.ports.TransactionalProducer`."""
         self._producer.purge()
+
+    def _check_markers(self) -> None:
+        self._producer.poll(0)
+        if self._is_shaken:
+            raise LaneLostError(
+                "a connection to a broker broke: transaction markers may be lost, or a commit be delivered again"
+            )
 
     def _shaken(self, error: KafkaError) -> None:
         self._is_shaken = True

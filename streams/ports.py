@@ -47,7 +47,8 @@ class OutRecord(Value, frozen=True):
 
 
 HEAL_KEY = b"\0heal"
-"""Key of an empty record that ends a hung transaction; no reader needs it."""
+"""Key of an empty record that ends a hung transaction, or stands before its records when they are written again; no
+reader needs it."""
 
 StateChange = tuple[bytes, bytes | None]
 """Key and value of a state record; value None deletes it."""
@@ -119,16 +120,19 @@ class Place(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class HungTransaction:
-    """A transaction that was ended and whose marker is missing in a partition: nobody can read past it."""
+class LoggedRecord(NamedTuple):
+    """A record of a partition that lanes write, as it stands in the log; its transaction may be open or aborted."""
 
     place: Place
-    """Its first record in the partition, which is the partition's last stable offset."""
-    names: frozenset[str]
-    """Names of the transaction (`streams.transaction_names`); none when no lane wrote it."""
     timestamp: int
-    """When the record was written, in milliseconds since the epoch."""
+    """When it was written, in milliseconds since the epoch."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    def __repr__(self) -> str:
+        # The value may hold secrets that no message and no log may show.
+        return f"LoggedRecord({self.place})"
 
 
 class TransactionalProducer(Protocol):
@@ -155,11 +159,10 @@ class TransactionalProducer(Protocol):
         `LaneLostError` leaves the outcome open.
         """
 
-    def end_hung(self, topics: Iterable[tuple[str, int]], *, commit: bool) -> None:
-        """End what this id left hanging in these (topic, partition)s, by an empty record and its marker.
+    def write(self, records: Iterable[OutRecord], *, commit: bool) -> None:
+        """Write records in a transaction of their own, and end it either way.
 
-        A marker ends all that the id has open in the partition. When committing, the empty record (key `HEAL_KEY`,
-        no value) stays.
+        Its markers end all that the id has open in their partitions. Raises `LaneLostError` as `produce` does.
         """
 
     def close(self) -> None:
@@ -192,21 +195,28 @@ class LaneCluster(Protocol):
     def command_range(self, topic: str) -> tuple[int, int]:
         """First and end offset of the lane's partition of a command topic."""
 
-    def hung(self) -> list[HungTransaction]:
-        """What hangs in the partitions that only this lane writes: the first of each partition.
+    def hung(self) -> list[LoggedRecord]:
+        """What hangs in the partitions that only this lane writes: the record at each one's last stable offset, when
+        that is not its end.
 
-        Asked after `fence`, when no transaction of the lane is open.
+        Asked after `fence`, when no transaction of the lane is open: the marker of the record's transaction is missing.
         """
 
-    def unread(self, is_own: Callable[[frozenset[str]], bool]) -> list[HungTransaction]:
-        """What of the lane's nobody can read yet in the partitions that other lanes write too, also behind others:
-        where a transaction with `is_own(names)` begins."""
+    def unread(self, is_own: Callable[[frozenset[str]], bool]) -> list[LoggedRecord]:
+        """What of the lane's nobody can read yet in the partitions that other lanes write too: the records with
+        which a transaction of its begins, of which `is_own(names)` holds. Before those of a partition the record at
+        its last stable offset, whoever wrote it."""
 
-    def is_visible(self, transaction: HungTransaction) -> bool:
-        """Whether a record with a name of the transaction is committed in any other partition."""
+    def is_visible(self, record: LoggedRecord) -> bool:
+        """Whether a record that shares a name (`streams.transaction_names`) is committed in any other partition, not
+        written long before."""
 
-    def names_behind(self, place: Place) -> Iterator[frozenset[str]]:
-        """The names of the transactions that have records behind a place of a partition, committed or not."""
+    def tails(self) -> list[LoggedRecord]:
+        """The last record of each partition that only this lane writes, committed or not; of empty ones none."""
+
+    def records(self, place: Place, *, committed: bool) -> Iterator[LoggedRecord]:
+        """The records of a partition that only this lane writes, from a place (or what retention has left) to its
+        end, or to its last stable offset when only the `committed` ones are wanted."""
 
     def close(self) -> None:
         """Release the clients."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from schemas import dead_letters
 from schemas.envelope import Headers
 from schemas.topics import DEAD_LETTERS, REPLIES, TOPICS
-from streams.ports import OutRecord
+from streams.ports import LoggedRecord, OutRecord
 
 TRANSACTION = "runlane.transaction"
 """The header; its value is one or two names in UTF-8, with a blank between them."""
@@ -71,6 +71,11 @@ def names_in(topic: str, headers: Headers) -> frozenset[str]:
         if name == TRANSACTION and value is not None:
             return frozenset(value.decode(errors="replace").split(" "))
     return frozenset()
+
+
+def names_of(record: LoggedRecord) -> frozenset[str]:
+    """The names by which the transaction of a record in the log is recognised."""
+    return names_in(record.place.topic, record.headers)
 
 
 def _own(names: frozenset[str], partition: int) -> tuple[int, str, int] | None:

@@ -22,6 +22,7 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from msgspec.structs import replace
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from streams.kafka_calls import LaneKafkaConfig
@@ -92,14 +93,14 @@ class HalfMarkingProducer:
 
     def produce(self, changes: Sequence[StateChange], outputs: Sequence[OutRecord], name: bytes) -> None:
         """Write all records; only some of their partitions are made known to the coordinator."""
+        state = [OutRecord(_CHANGELOG, self._partition, *change) for change in changes]
+        state[0] = replace(state[0], headers=[(TRANSACTION, name)])
+        self._produce([*state, *outputs])
+
+    def _produce(self, records: Iterable[OutRecord]) -> None:
         batches: dict[tuple[str, int], list[OutRecord]] = defaultdict(list)
-        for number, (key, value) in enumerate(changes):
-            headers = [(TRANSACTION, name)] if number == 0 else None
-            batches[_CHANGELOG, self._partition].append(
-                OutRecord(_CHANGELOG, self._partition, key, value, headers)
-            )
-        for output in outputs:
-            batches[output.topic, output.partition].append(output)
+        for record in records:
+            batches[record.topic, record.partition].append(record)
 
         async def send(client: AIOKafkaClient) -> None:
             for (topic, partition), records in batches.items():
@@ -137,9 +138,11 @@ class HalfMarkingProducer:
             self._run(end)
         return self._position
 
-    def end_hung(self, topics: Iterable[tuple[str, int]], *, commit: bool) -> None:
-        """Not needed: it begins on a clean log."""
-        raise NotImplementedError
+    def write(self, records: Iterable[OutRecord], *, commit: bool) -> None:
+        """The same of one transaction that is committed."""
+        assert commit
+        self._produce(records)
+        self.commit()
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from schemas.topics import TOPICS
-from streams.lane_log import LaneLog
+from streams.healing import Healing
 from streams.ports import HEAL_KEY
 from tests.integration.conftest import Deployment
 from tests.integration.half_marked import losing_markers, unverified_transactions
@@ -19,7 +19,7 @@ CHANGELOG, EVENTS, REPLIES, DEAD_LETTERS = "state-changelog", "run-events", "rep
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LaneLog, "marker_patience_s", 0.5)
+    monkeypatch.setattr(Healing, "marker_patience_s", 0.5)
 
 
 @pytest.fixture

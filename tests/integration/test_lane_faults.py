@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 
 from agents.run.machine import RunMachine
 from streams import kafka_producer
+from streams.healing import Healing
 from streams.lane import LaneHaltedError
-from streams.lane_log import LaneLog
 from streams.ports import LaneLostError, StoreBrokenError
 from tests.integration.conftest import Deployment
 from tests.integration.lane_rig import Rig
@@ -144,7 +144,7 @@ def test_too_many_bugs_halt_the_lane_before_the_topic_is_drained(
 def test_a_transaction_of_somebody_else_that_hangs_is_named(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LaneLog, "marker_patience_s", 0.3)
+    monkeypatch.setattr(Healing, "marker_patience_s", 0.3)
     stranger = Producer(
         {"bootstrap.servers": rig.settings.brokers, "transactional.id": f"{rig.settings.prefix}-x"}
     )

@@ -13,7 +13,7 @@ from streams import topic_admin
 from streams.kafka_calls import LaneKafkaConfig
 from streams.kafka_cluster import KafkaLaneCluster
 from streams.messaging.kafka_config import address_config
-from streams.ports import LaneCluster, OutRecord, TransactionalProducer
+from streams.ports import LaneCluster, LoggedRecord, OutRecord, TransactionalProducer
 from streams.settings import Settings
 from tests.integration.half_marked import losing_markers
 from tests.simulation.memory_cluster import MemoryLaneCluster, MemoryProducer, PerfectNetwork, lane_writer
@@ -86,7 +86,7 @@ class MemorySide:
     def lane(self) -> MemoryLaneCluster:
         """See `Side`."""
         self.kafka.write_markers()
-        return MemoryLaneCluster(self.kafka, self.partition, PerfectNetwork(), refuses=_is_refused)
+        return _Looking(self.kafka, self.partition, PerfectNetwork(), refuses=_is_refused)
 
     def losing(self, index: int, topics: Iterable[str]) -> TransactionalProducer:
         """See `Side`."""
@@ -97,6 +97,10 @@ class MemorySide:
                 position = super().commit()
                 kafka.lose_markers(lambda transaction, at: at[0] in lost)
                 return position
+
+            def write(self, records: Iterable[OutRecord], *, commit: bool) -> None:
+                super().write(records, commit=commit)
+                kafka.lose_markers(lambda transaction, at: at[0] in lost)
 
         return Losing(self.lane(), lane_writer(self.partition, index))
 
@@ -122,6 +126,12 @@ class MemorySide:
     def make_anew(self) -> None:
         """See `Side`."""
         self.kafka.make_anew()
+
+
+class _Looking(MemoryLaneCluster):
+    def hung(self) -> list[LoggedRecord]:
+        self.kafka.write_markers()
+        return super().hung()
 
 
 class _MemoryTransaction:

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from schemas.topics import STATE_CHANGELOG, TOPICS
+from schemas.topics import REPLIES, STATE_CHANGELOG, TOPICS
 from streams.lane_tables import PROGRESS, TIMERS, TIMERS_DUE
 from streams.ports import HEAL_KEY, OutRecord
+from streams.repairs import REPAIR, Repair
 from streams.transaction_names import names_in
 from tests.simulation.families.registry import simulated_families
-from tests.simulation.memory_cluster import lane_writer
-from tests.simulation.memory_kafka import MemoryKafka
+from tests.simulation.memory_cluster import as_logged, lane_writer
+from tests.simulation.memory_kafka import At, MemoryKafka
 from tests.simulation.partition_log import LogRecord
 from tests.simulation.recording import Applied, Buried, Expired, Fired, Refused
 from tests.simulation.sequential_lane import SequentialLane, headers_for_machines, records_equal
@@ -100,15 +102,45 @@ def _lanes(world: World) -> Iterator[str]:
 def transactions(kafka: MemoryKafka, partition: int) -> list[LaneTransaction]:
     """The committed transactions of a lane, in order."""
     found: list[LaneTransaction] = []
-    for record in kafka.log((_CHANGELOG, partition)).committed():
-        if record.key == HEAL_KEY:
-            continue
-        own = [name for name in names_in(_CHANGELOG, record.headers) if ":" not in name]
-        if own:
-            found.append(LaneTransaction(own[0]))
+    for record in readable(kafka, (_CHANGELOG, partition)):
+        if record.headers:
+            repair = Repair.of(as_logged((_CHANGELOG, partition), record))
+            names = repair.names if repair else names_in(_CHANGELOG, record.headers)
+            own = [name for name in names if ":" not in name]
+            if own and not (found and found[-1].name == own[0]):
+                found.append(LaneTransaction(own[0]))
         if found:
             found[-1].changes.append(record)
     return found
+
+
+def readable(kafka: MemoryKafka, at: At) -> list[LogRecord]:
+    """What was ever committed in a partition, but for the empty records of repairs.
+
+    Records that were written again stand where they stood first. So do the replies that an interrupted repair has lost:
+    who misses one sends the command again.
+    """
+    records = [record for record in kafka.log(at).archive if not record.is_marker]
+    repairs = {
+        record.offset: Repair.of(as_logged(at, record))
+        for record in records
+        if any(name == REPAIR for name, _ in record.headers)
+    }
+    lost: set[int] = set()
+    for end in records:
+        repair = repairs.get(end.offset)
+        if at[0] == REPLIES.name and repair and repair.commit and not end.is_committed:
+            lost.update(
+                record.offset
+                for record in records
+                if repair.begin.offset <= record.offset < end.offset and record.writer == end.writer
+            )
+    found = []
+    for record in records:
+        if record.key != HEAL_KEY and (record.is_readable or record.offset in lost):
+            repair = repairs.get(record.offset)
+            found.append((repair.begin.offset if repair else record.offset, record))
+    return [record for _, record in sorted(found, key=itemgetter(0))]
 
 
 def _one_owner_at_a_time(partition: int, transactions: list[LaneTransaction]) -> Iterator[str]:
@@ -210,11 +242,7 @@ def _outputs(kafka: MemoryKafka, partition: int, expected: list[OutRecord]) -> I
             continue
         for number in range(kafka.partitions):
             at = (topic, number)
-            written = [
-                _as_output(at, record)
-                for record in kafka.log(at).committed()
-                if record.writer in writers and record.key != HEAL_KEY
-            ]
+            written = [_as_output(at, record) for record in readable(kafka, at) if record.writer in writers]
             yield from _differences(
                 f"outputs: lane {partition} to {topic} {number}", due.pop(at, []), written
             )
@@ -310,10 +338,7 @@ def _timers_ever(kafka: MemoryKafka, partition: int) -> set[bytes]:
 
 def _outputs_of_families(world: World) -> Iterator[str]:
     committed = {
-        topic: [
-            [record for record in world.kafka.log((topic, partition)).committed() if record.key != HEAL_KEY]
-            for partition in range(world.partitions)
-        ]
+        topic: [readable(world.kafka, (topic, partition)) for partition in range(world.partitions)]
         for topic in TOPICS
     }
     for simulated in simulated_families():

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from schemas.topics import EXCLUSIVE_TOPICS, REPLIES, STATE_CHANGELOG
 from streams.ports import (
-    HEAL_KEY,
     FencedError,
-    HungTransaction,
     LaneLostError,
+    LoggedRecord,
     OutRecord,
     Place,
     RecordsRefusedError,
     StateChange,
     TransactionalProducer,
 )
-from streams.transaction_names import TRANSACTION, names_in
+from streams.transaction_names import TRANSACTION, names_of
 from tests.simulation.memory_kafka import At, MemoryKafka, ProducerFencedError
-from tests.simulation.partition_log import PartitionLog
+from tests.simulation.partition_log import LogRecord, PartitionLog
 
 _CHANGELOG = STATE_CHANGELOG.name
 _RESTORE_CHUNK = 20
@@ -66,6 +66,11 @@ class PerfectNetwork:
 def lane_writer(partition: int, index: int) -> str:
     """The transactional id of a lane, without prefix."""
     return f"lane-{partition}-{index}"
+
+
+def as_logged(at: At, record: LogRecord) -> LoggedRecord:
+    """A record as lanes see it."""
+    return LoggedRecord(Place(*at, record.offset), record.timestamp, record.key, record.value, record.headers)
 
 
 class MemoryLaneCluster:
@@ -131,39 +136,47 @@ class MemoryLaneCluster:
         log = self._log(topic)
         return log.start, log.end
 
-    def hung(self) -> list[HungTransaction]:
+    def hung(self) -> list[LoggedRecord]:
         """See `streams.ports.LaneCluster`."""
         self.network.call("hung")
         return [self._unread(at)[0] for at in self._exclusive if self._is_unstable(at)]
 
-    def unread(self, is_own: Callable[[frozenset[str]], bool]) -> list[HungTransaction]:
+    def unread(self, is_own: Callable[[frozenset[str]], bool]) -> list[LoggedRecord]:
         """See `streams.ports.LaneCluster`."""
         self.network.call("unread")
         shared = [at for at in self._shared if self._is_unstable(at)]
-        return [found for at in shared for found in self._unread(at) if is_own(found.names)]
+        return [
+            record
+            for at in shared
+            for number, record in enumerate(self._unread(at))
+            if number == 0 or is_own(names_of(record))
+        ]
 
-    def is_visible(self, transaction: HungTransaction) -> bool:
+    def is_visible(self, record: LoggedRecord) -> bool:
         """See `streams.ports.LaneCluster`."""
         self.network.call("is_visible")
-        since = transaction.timestamp - _CLOCKS_DIFFER_MS
-        for at in self._exclusive + self._shared:
-            log = self.kafka.log(at)
-            if at == transaction.place[:2]:
-                continue
-            records, _ = log.read(log.start, log.end + 1)
-            if any(
-                record.timestamp >= since and transaction.names & names_in(at[0], record.headers)
-                for record in records
-            ):
-                return True
-        return False
+        since = record.timestamp - _CLOCKS_DIFFER_MS
+        names = names_of(record)
+        return any(
+            other.timestamp >= since and names & names_of(other)
+            for at in self._exclusive + self._shared
+            if at != record.place[:2]
+            for other in self._read(at, 0, committed=True)
+        )
 
-    def names_behind(self, place: Place) -> Iterator[frozenset[str]]:
+    def tails(self) -> list[LoggedRecord]:
         """See `streams.ports.LaneCluster`."""
-        self.network.call("names_behind")
-        log = self.kafka.log(place[:2])
-        records, _ = log.read(place.offset + 1, log.end, committed=False)
-        return iter([names_in(place.topic, record.headers) for record in records])
+        self.network.call("tails")
+        found = []
+        for at in self._exclusive:
+            written = (record for record in reversed(self.kafka.log(at).records) if not record.is_marker)
+            found += [as_logged(at, record) for record in islice(written, 1)]
+        return found
+
+    def records(self, place: Place, *, committed: bool) -> Iterator[LoggedRecord]:
+        """See `streams.ports.LaneCluster`."""
+        self.network.call("records")
+        return iter(self._read(place[:2], place.offset, committed=committed))
 
     def close(self) -> None:
         """See `streams.ports.LaneCluster`."""
@@ -172,14 +185,14 @@ class MemoryLaneCluster:
         log = self.kafka.log(at)
         return log.stable < log.end
 
-    def _unread(self, at: At) -> list[HungTransaction]:
-        """The records from the last stable offset on, as if each began a transaction."""
+    def _unread(self, at: At) -> list[LoggedRecord]:
+        """The records from the last stable offset on."""
+        return self._read(at, self.kafka.log(at).stable, committed=False)
+
+    def _read(self, at: At, offset: int, *, committed: bool) -> list[LoggedRecord]:
         log = self.kafka.log(at)
-        records, _ = log.read(log.stable, log.end, committed=False)
-        return [
-            HungTransaction(Place(*at, record.offset), names_in(at[0], record.headers), record.timestamp)
-            for record in records
-        ]
+        records, _ = log.read(max(offset, log.start), log.end + 1, committed=committed)
+        return [as_logged(at, record) for record in records]
 
     def _log(self, topic: str) -> PartitionLog:
         return self.kafka.log((topic, self.partition))
@@ -214,8 +227,7 @@ class MemoryProducer:
         """See `streams.ports.TransactionalProducer`. As with a real client, that it is fenced shows at the commit."""
         self._cluster.on_produce(name.decode())
         self._network.call("produce")
-        if self._crashes != self._kafka.crashes:
-            raise LaneLostError("a connection to a broker broke: transaction markers may be lost")
+        self._check_markers()
         self._position, self._is_fenced, self._is_refused = None, False, False
         partition = self._cluster.partition
         named = [OutRecord(_CHANGELOG, partition, *change) for change in changes]
@@ -252,22 +264,31 @@ class MemoryProducer:
         self._network.call("committed")
         return position
 
-    def end_hung(self, topics: Iterable[At], *, commit: bool) -> None:
+    def write(self, records: Iterable[OutRecord], *, commit: bool) -> None:
         """See `streams.ports.TransactionalProducer`."""
-        self._network.call("end_hung")
+        self._network.call("write")
+        self._check_markers()
         try:
             self._kafka.begin(self._writer, self._epoch)
-            for at in topics:
-                self._kafka.produce(self._writer, self._epoch, at, HEAL_KEY, None)
-            self._network.call("end_hung produced")
+            for record in records:
+                self._network.call("write a record")
+                at = (record.topic, record.partition)
+                self._kafka.produce(
+                    self._writer, self._epoch, at, record.key, record.value, record.headers or ()
+                )
+            self._network.call("written")
             self._kafka.end(self._writer, self._epoch, commit=commit)
         except ProducerFencedError as error:
             raise FencedError(f"end what hangs: {error}") from error
-        self._network.call("end_hung done")
+        self._network.call("write done")
 
     def close(self) -> None:
         """See `streams.ports.TransactionalProducer`. What is open stays open, until somebody fences."""
         self._network.call("close")
+
+    def _check_markers(self) -> None:
+        if self._crashes != self._kafka.crashes:
+            raise LaneLostError("a connection to a broker broke: transaction markers may be lost")
 
     def _send(self, at: At, records: Sequence[OutRecord]) -> None:
         if any(self._cluster.refuses(record) for record in records):

@@ -232,5 +232,5 @@ def _meaning(value: bytes | None) -> Any:
 
 def headers_for_machines(headers: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
     """The headers without what differs between two correct lanes."""
-    free = ("runlane.transaction", "runlane.error.message", "runlane.error.traceback")
+    free = ("runlane.transaction", "runlane.repair", "runlane.error.message", "runlane.error.traceback")
     return [header for header in headers if header[0] not in free]

@@ -3,127 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from streams import topic_admin
-from streams.ports import (
-    HEAL_KEY,
-    FencedError,
-    LaneCluster,
-    LaneLostError,
-    OutRecord,
-    RecordsRefusedError,
-    StateChange,
-    TransactionalProducer,
-)
-from streams.settings import Settings
-from streams.transaction_names import TRANSACTION
+from streams.ports import HEAL_KEY, FencedError, LaneLostError, OutRecord, RecordsRefusedError
+from streams.transaction_names import names_of
 from tests.conftest import MakeSettings
-from tests.integration.conftest import Deployment
-from tests.integration.half_marked import unverified_transactions
-from tests.simulation.cluster_sides import REFUSED_BYTES, KafkaSide, MemorySide, Side, until
-
-CHANGELOG, EVENTS, COMMANDS, REPLIES = "state-changelog", "run-events", "run-commands", "replies"
-TERMINALS, REFUSING = "run-terminals", "queue-deliveries"
-PARTITIONS = 24
-
-
-@pytest.fixture(scope="module")
-def deployment(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Topics that the tests of this module share, a partition for each."""
-    settings = Settings(
-        brokers=broker,
-        prefix=f"c{uuid.uuid4().hex[:10]}",
-        partitions=PARTITIONS,
-        data_dir=tmp_path_factory.mktemp("deployment"),
-        web_port=0,
-    )
-    topic_admin.apply(settings)
-    _limit_records(settings)
-    yield Deployment(settings)
-    topic_admin.delete(settings)
-
-
-def _limit_records(settings: Settings) -> None:
-    entry = ConfigEntry("max.message.bytes", str(REFUSED_BYTES), incremental_operation=AlterConfigOpType.SET)
-    topic = ConfigResource(ResourceType.TOPIC, settings.name(REFUSING), incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": settings.brokers})
-    for future in admin.incremental_alter_configs([topic]).values():
-        future.result()
-
-
-@pytest.fixture(params=["memory", "kafka"])
-def side(request: pytest.FixtureRequest) -> Side:
-    """The cluster under test."""
-    if request.param == "memory":
-        return MemorySide()
-    deployment: Deployment = request.getfixturevalue("deployment")
-    return KafkaSide(deployment.settings, deployment.next_partition())
-
-
-def opened(side: Side, index: int = 0) -> TransactionalProducer:
-    """A new owner's producer."""
-    producer = side.lane().producer(index)
-    producer.connect()
-    producer.fence()
-    return producer
-
-
-def state(*names: str) -> list[StateChange]:
-    """State changes."""
-    return [(name.encode(), name.upper().encode()) for name in names]
-
-
-def event(side: Side, name: str, topic: str = EVENTS) -> OutRecord:
-    """An output in the lane's own partition, which names the transaction that the tests give it."""
-    return OutRecord(topic, side.partition, name.encode(), b"v", [(TRANSACTION, transaction(side, name))])
-
-
-def transaction(side: Side, name: str) -> bytes:
-    """The name of a transaction whose records begin with the same letter."""
-    return f"{side.partition}-t-{name[0]}".encode()
-
-
-def is_a(side: Side) -> Callable[[frozenset[str]], bool]:
-    """Whether names are those of the test's transaction `a`."""
-    return lambda names: transaction(side, "a").decode() in names
-
-
-def write(
-    side: Side, producer: TransactionalProducer, *names: str, outputs: list[OutRecord] | None = None
-) -> None:
-    """Produce a transaction, not yet committed; it is called after its first record."""
-    if outputs is None:
-        outputs = [event(side, name) for name in names]
-    producer.produce(state(*names), outputs, transaction(side, names[0]))
-
-
-def write_and_commit(
-    side: Side, producer: TransactionalProducer, *names: str, outputs: list[OutRecord] | None = None
-) -> None:
-    """A whole transaction; where a client tells what is wrong with it is the client's business."""
-    write(side, producer, *names, outputs=outputs)
-    producer.commit()
-
-
-def keys(side: Side, topic: str, count: int) -> list[bytes | None]:
-    """The keys that are readable, once there are so many."""
-    return [seen.key for seen in until(side, topic, lambda found: len(found) >= count)]
-
-
-def restored(lane: LaneCluster, start: int = 0) -> list[StateChange]:
-    """What a restore reads up to the changelog's present end."""
-    found: list[StateChange] = []
-    end = lane.changelog_end()
-    for changes, position in lane.read_changelog(start, end):
-        assert changes
-        assert lane.is_committed(position - 1)
-        found += changes
-    return found
+from tests.simulation.cluster_sides import REFUSED_BYTES, KafkaSide, Side, until
+from tests.simulation.contract_steps import (
+    CHANGELOG,
+    COMMANDS,
+    EVENTS,
+    REFUSING,
+    REPLIES,
+    TERMINALS,
+    event,
+    half_marked,
+    is_a,
+    keys,
+    opened,
+    restored,
+    state,
+    transaction,
+    write,
+    write_and_commit,
+)
 
 
 def test_a_commit_makes_all_of_it_readable_in_order_and_its_marker_takes_an_offset(side: Side) -> None:
@@ -290,29 +195,9 @@ def test_a_strangers_open_transaction_hangs_where_only_the_lane_may_write(side: 
     stranger.send(TERMINALS, b"k", b"v")
     stranger.send(REPLIES, b"k", b"v")
     (found,) = side.lane().hung()
-    assert (found.place, found.names) == ((TERMINALS, side.partition, 0), frozenset())
+    assert (found.place, names_of(found)) == ((TERMINALS, side.partition, 0), frozenset())
     stranger.abort()
     until(side, TERMINALS, lambda records: not side.lane().hung())
-
-
-@pytest.fixture
-def lossy(side: Side) -> Iterator[Side]:
-    """The cluster under test, which lets records into a transaction that will never get their marker."""
-    if isinstance(side, KafkaSide):
-        with unverified_transactions(side.lane()._config.connection["bootstrap.servers"]):
-            yield side
-    else:
-        yield side
-
-
-def half_marked(side: Side, *lost: str) -> TransactionalProducer:
-    """The next owner's producer, after one whose transaction `a` lost its markers in these topics."""
-    producer = side.losing(0, lost)
-    producer.fence()
-    outputs = [event(side, "a"), event(side, "a", TERMINALS), event(side, "a", REPLIES)]
-    producer.produce(state("a"), outputs, transaction(side, "a"))
-    producer.commit()
-    return opened(side)
 
 
 def test_what_lost_its_marker_hangs_and_is_visible_elsewhere(lossy: Side) -> None:
@@ -323,9 +208,9 @@ def test_what_lost_its_marker_hangs_and_is_visible_elsewhere(lossy: Side) -> Non
     (unread,) = lane.unread(is_a(lossy))
     assert hung.place == (EVENTS, lossy.partition, 0)
     assert unread.place == (REPLIES, lossy.partition, 0)
-    assert is_a(lossy)(hung.names)
+    assert is_a(lossy)(names_of(hung))
     assert lane.is_visible(hung)
-    assert lane.unread(lambda names: False) == []
+    assert lane.unread(lambda names: False) == [unread]
 
 
 def test_what_lost_all_its_markers_is_visible_nowhere(lossy: Side) -> None:
@@ -353,16 +238,20 @@ def test_what_stands_behind_a_transaction_that_hangs_is_named(lossy: Side) -> No
     other.commit()
     lane = lossy.lane()
     changelog = next(hung.place for hung in lane.hung() if hung.place.topic == CHANGELOG)
-    behind = [names for names in lane.names_behind(changelog) if names]
-    assert behind == [{transaction(lossy, "b").decode()}]
+    (first, behind) = lane.records(changelog, committed=False)
+    assert [first.key, behind.key] == [b"a", b"b"]
+    assert names_of(behind) == {transaction(lossy, "b").decode()}
+    assert list(lane.records(changelog, committed=True)) == []
 
 
 def test_what_is_unread_is_found_behind_what_hangs_of_others(lossy: Side) -> None:
     stranger = lossy.begin("stranger")
     stranger.send(REPLIES, b"k", b"v")
     half_marked(lossy, REPLIES)
-    (unread,) = lossy.lane().unread(is_a(lossy))
-    assert unread.place == (REPLIES, lossy.partition, 1)
+    write(lossy, opened(lossy, 1), "b", outputs=[event(lossy, "b", REPLIES)])
+    first, unread = lossy.lane().unread(is_a(lossy))
+    assert [first.place.offset, unread.place.offset] == [0, 1]
+    assert names_of(first) == frozenset()
     stranger.abort()
 
 
@@ -370,7 +259,7 @@ def test_what_is_unread_is_found_behind_what_hangs_of_others(lossy: Side) -> Non
 def test_what_hangs_can_be_ended_either_way(lossy: Side, commit: bool) -> None:
     producer = half_marked(lossy, EVENTS)
     lossy.lane()
-    producer.end_hung([(EVENTS, lossy.partition)], commit=commit)
+    producer.write([OutRecord(EVENTS, lossy.partition, HEAL_KEY, None)], commit=commit)
     until(lossy, EVENTS, lambda found: not lossy.lane().hung())
     assert keys(lossy, EVENTS, 0) == ([b"a", HEAL_KEY] if commit else [])
     write(lossy, producer, "b")
@@ -383,3 +272,18 @@ def test_a_later_marker_of_the_id_ends_all_that_it_has_open_in_the_partition(los
     write(lossy, producer, "b")
     producer.commit()
     assert keys(lossy, EVENTS, 2) == [b"a", b"b"]
+
+
+def test_a_partition_ends_with_its_last_record_whatever_became_of_it(lossy: Side) -> None:
+    producer = half_marked(lossy, EVENTS)
+    write(lossy, producer, "b", outputs=[])
+    producer.commit()
+    producer.write([OutRecord(TERMINALS, lossy.partition, b"c", b"v", [("h", b"x")])], commit=False)
+    until(lossy, CHANGELOG, lambda found: len(found) == 2)
+    tails = {record.place.topic: record for record in lossy.lane().tails()}
+    assert {topic: record.key for topic, record in tails.items()} == {
+        EVENTS: b"a",
+        CHANGELOG: b"b",
+        TERMINALS: b"c",
+    }
+    assert (tails[TERMINALS].value, list(tails[TERMINALS].headers)) == (b"v", [("h", b"x")])

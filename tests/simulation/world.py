@@ -14,13 +14,15 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from random import Random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from agents.families import FAMILIES, Family
 from schemas.topics import DEAD_LETTERS, EXCLUSIVE_TOPICS, STATE_CHANGELOG
-from streams import lane_host
+from streams import healing, lane_host
 from streams.batch import LaneRules
-from streams.lane_log import LaneLog
 from streams.metrics import Metrics
 from streams.ports import OutRecord
 from tests.simulation.chaos import Chaos
@@ -133,7 +135,7 @@ class World:
     def run(self) -> list[str]:
         """Live through the schedule; returns what is wrong, one sentence each, also in `violations`."""
         try:
-            with recorded_batches(), _quick_and_quiet():
+            with recorded_batches(), _quick_and_quiet(self.loop):
                 self.violations = self.loop.run_until_complete(self._live())
         except StandstillError as error:
             self.violations = [f"liveness: {error}"]
@@ -308,15 +310,20 @@ def note_line(note: tuple[float, str, str]) -> str:
 
 
 @contextmanager
-def _quick_and_quiet() -> Iterator[None]:
-    """Markers are lost or there: nobody waits. And nothing is logged, nothing given back to the system."""
-    patience, give_back = LaneLog.marker_patience_s, lane_host.return_free_memory
-    disabled = logging.root.manager.disable
-    LaneLog.marker_patience_s = 0.0
-    lane_host.return_free_memory = lambda: None
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        LaneLog.marker_patience_s, lane_host.return_free_memory = patience, give_back
-        logging.disable(disabled)
+def _quick_and_quiet(loop: VirtualLoop) -> Iterator[None]:
+    """Markers are lost or there: nobody waits for them. Nothing is logged, nothing given back to the system."""
+
+    def sleep(seconds: float) -> None:
+        if thread := loop.current_thread():
+            thread.suspend(seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(healing.Healing, "marker_patience_s", 0.0)
+        patch.setattr(healing, "time", SimpleNamespace(monotonic=loop.time, sleep=sleep))
+        patch.setattr(lane_host, "return_free_memory", lambda: None)
+        disabled = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
+from streams.healing import Healing
 from streams.lane_log import LaneLog
-from streams.ports import (
-    HungTransaction,
-)
 from tests.simulation.memory_cluster import MemoryProducer
 from tests.simulation.mutations.registry import mutation
 
@@ -23,29 +21,32 @@ def ignore_lost_markers(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def abort_a_half_marked_transaction_that_is_visible(patch: pytest.MonkeyPatch) -> None:
     """What hangs is ended as aborted, though it is committed elsewhere."""
-    patch.setattr(LaneLog, "_was_committed", lambda log, transaction: False)
+    patch.setattr(Healing, "_was_committed", lambda healing, hanging, record: False)
 
 
 @mutation
 def abort_what_was_followed(patch: pytest.MonkeyPatch) -> None:
     """What hangs everywhere is ended as aborted, though its lane built on it."""
-
-    def visible_only(log: LaneLog, transaction: HungTransaction) -> bool:
-        return log.cluster.is_visible(transaction)
-
-    patch.setattr(LaneLog, "_was_committed", visible_only)
+    patch.setattr(
+        Healing, "_was_committed", lambda healing, hanging, record: healing._cluster.is_visible(record)
+    )
 
 
 @mutation
 def commit_a_half_marked_transaction_that_is_aborted(patch: pytest.MonkeyPatch) -> None:
     """What hangs is ended as committed, though it is aborted elsewhere."""
-    patch.setattr(LaneLog, "_was_committed", lambda log, transaction: True)
+    patch.setattr(Healing, "_was_committed", lambda healing, hanging, record: True)
 
 
 @mutation
 def leave_what_hangs_among_others(patch: pytest.MonkeyPatch) -> None:
     """What hangs in partitions with several writers is left alone."""
-    patch.setattr(LaneLog, "_heal_shared", lambda log: None)
+    look = Healing._look
+
+    def exclusive_only(healing: Healing) -> Any:
+        return look(healing)._replace(shared=[])
+
+    patch.setattr(Healing, "_look", exclusive_only)
 
 
 @mutation
