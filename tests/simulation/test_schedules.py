@@ -16,7 +16,7 @@ from tests.simulation.families.registry import simulated_families
 from tests.simulation.schedules import processes, run_many, run_seed
 
 ROOT = Path(__file__).parents[2]
-SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "2000"))
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "10000"))
 MINUTES = os.environ.get("SIMULATION_MINUTES")
 
 
