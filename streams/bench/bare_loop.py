@@ -36,6 +36,8 @@ def run(settings: Settings, brokers: str) -> None:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 50,
+            # By default it stops fetching for a second whenever enough is fetched ahead.
+            "fetch.queue.backoff.ms": 10,
         }
     )
     producer = Producer(

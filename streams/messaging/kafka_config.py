@@ -16,6 +16,9 @@ It is also what a reader waits to know that it is at the end, and what a resumed
 """
 _REPLY_FETCH_WAIT_MS = 500
 """The same for one partition that is only followed: latency is as low, and an idle client costs less."""
+_FETCH_ON_AFTER_MS = 10
+"""How soon a client that has fetched ahead as much as it may looks again whether there is room: by default after a
+second, long after a fast reader has used up what there was."""
 LONGEST_POLL_PAUSE_MS = 30_000
 """How long an executor may be busy between two polls.
 
@@ -85,6 +88,7 @@ def reader_config(settings: Settings) -> dict[str, Any]:
         "fetch.max.bytes": 2 * MAX_MESSAGE_BYTES,
         "receive.message.max.bytes": 2 * MAX_MESSAGE_BYTES + 1024,
         "queued.max.messages.kbytes": 32 * 1024,
+        "fetch.queue.backoff.ms": _FETCH_ON_AFTER_MS,
     }
 
 
@@ -108,4 +112,5 @@ def member_config(settings: Settings, group: str) -> dict[str, Any]:
         "fetch.message.max.bytes": 256 * 1024,
         "queued.min.messages": 100,
         "queued.max.messages.kbytes": 4 * 1024,
+        "fetch.queue.backoff.ms": _FETCH_ON_AFTER_MS,
     }
