@@ -36,6 +36,9 @@ _CHANGELOG = "state-changelog"
 _NOT_YET = {
     5,  # A new partition has no leader,
     6,  # or its leader does not know it yet.
+    14,  # The coordinator reads its log,
+    15,  # or is not there yet,
+    16,  # or is only about to become it.
     48,  # The check of transactions is not off yet.
     51,  # An earlier transaction of the id gets its markers.
 }
