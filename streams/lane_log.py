@@ -33,15 +33,18 @@ class LaneLog:
         self._new_id = new_id
         self._ring: list[TransactionalProducer] = []
         self._opening = ""
-        self._turn = 0
-        self._produced = 0
+        self._turn = self._produced = 0
 
     def fence(self) -> None:
-        """Take over all transactional ids of the ring: ends the old owner and its open transactions."""
+        """Take over all transactional ids of the ring: ends the old owner and its open transactions.
+
+        Two that open at the same time may have one id each in the end. So all take the ids over in the same order, and
+        write with the first one first: only one of them can.
+        """
         self.close()
         self._ring = [self.cluster.producer(index) for index in range(RING_SIZE)]
         self._opening = self._new_id()
-        self._produced = 0
+        self._turn = self._produced = 0
         for producer in self._ring:
             producer.connect()
         for producer in self._ring:
