@@ -133,7 +133,9 @@ def answer_reader(reading: Reading) -> ReadAnswer:
         has_lease = isinstance(number, int) and isinstance(expires_at, int)
         if not has_lease:
             number = expires_at = 0
-        if all(isinstance(value, int) and value < _MOST for value in (granted, granted_at, number, expires_at)):
+        if all(
+            isinstance(value, int) and value < _MOST for value in (granted, granted_at, number, expires_at)
+        ):
             write(key, number or command, granted_at, expires_at, granted, offset)
 
     return read
