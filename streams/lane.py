@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol, TypeVar
 
@@ -154,7 +154,7 @@ class Lane:
         with self._lock, self._distrusting():
             self._release()
             if self._is_distrusted:
-                _log.warning("lane %d: the local store is broken; thrown away", self.partition)
+                _log.warning("lane %d: the local store cannot be trusted; thrown away", self.partition)
                 self._stores.destroy(self.partition)
                 self._is_distrusted = False
             started = time.monotonic()
@@ -162,9 +162,10 @@ class Lane:
             self._log.heal()
             fenced = time.monotonic()
             self._changelog_id = self._log.cluster.changelog_id()
+            opened_at = self.wall_clock()
             end = self._log.cluster.changelog_end()
-            store, position = self._open_store(end)
-            records = self._restore(store, position, end)
+            store, stamp = self._open_store(end, opened_at)
+            records = self._restore(store, stamp, end, opened_at)
             self._load(store)
             _log.info(
                 "lane %d opened: taken over in %.2f s, %d records restored in %.2f s",
@@ -303,13 +304,14 @@ class Lane:
                 "see their tracebacks in the dead letters, then restart the worker"
             )
 
-    def _open_store(self, end: int) -> tuple[StateStore, int]:
-        """The local store and its changelog position; one that cannot be trusted is made anew."""
+    def _open_store(self, end: int, now: int) -> tuple[StateStore, StoreStamp]:
+        """The local store, and what it stands for; one that cannot be trusted is made anew."""
         store = self._store = self._stores.open(self.partition)
         stamp = store.stamp()
+        new = StoreStamp(self._changelog_id, 0, now)
         if stamp is None:
-            return store, 0
-        age = self.wall_clock() - stamp.written_at
+            return store, new
+        age = now - stamp.written_at
         if stamp.changelog_id != self._changelog_id:
             reason = "the topics were made anew"
         elif stamp.position > end:
@@ -322,20 +324,32 @@ class Lane:
             # Acknowledged, but all its markers were lost: the next owner ended it as aborted.
             reason = "its last change is not in the changelog: it was aborted, or compaction has dropped it"
         else:
-            return store, stamp.position
+            return store, stamp
         _log.info("lane %d: the local store is not used: %s", self.partition, reason)
         store.close()
         self._stores.destroy(self.partition)
         self._store = self._stores.open(self.partition)
-        return self._store, 0
+        return self._store, new
 
-    def _restore(self, store: StateStore, start: int, end: int) -> int:
-        records = 0
+    def _restore(self, store: StateStore, stamp: StoreStamp, end: int, opened_at: int) -> int:
+        """Bring the store from what it stands for to `end`, which was the changelog's end after `opened_at`."""
+        records, start = 0, stamp.position
         for changes, position in self._log.cluster.read_changelog(start, end):
-            store.write(changes, StoreStamp(self._changelog_id, position, self.wall_clock()))
+            # Of the old time: compaction may drop deletions from what is still to be read.
+            stamp = replace(stamp, position=position)
+            store.write(changes, stamp)
             records += len(changes)
             self._on_restore(RestoreProgress(start, position, end, records))
         self._on_restore(RestoreProgress(start, end, end, records))
+        took = self.wall_clock() - stamp.written_at
+        if took > self._tombstones_kept_ms * 3 // 4:
+            self._is_distrusted = True
+            raise LaneLostError(
+                f"restored, but {took // 1000} s after all deletions were known to be there: compaction may have "
+                "dropped some since"
+            )
+        if stamp.position:
+            store.write([], replace(stamp, written_at=opened_at))
         return records
 
     def _load(self, store: StateStore) -> None:

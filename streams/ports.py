@@ -79,7 +79,8 @@ class StoreStamp:
     position: int
     """Changelog offset up to which (exclusive) the store is complete."""
     written_at: int
-    """When the store was written last, in milliseconds since the epoch."""
+    """When nothing that belongs to the store had been compacted away behind the position, in milliseconds since the
+    epoch: when it was last written, or its restore began."""
 
 
 class StateStore(Protocol):

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from agents.run.machine import RunMachine
 from streams import kafka_producer
 from streams.healing import Healing
-from streams.lane import LaneHaltedError
+from streams.lane import LaneHaltedError, RestoreProgress
 from streams.ports import LaneLostError, StoreBrokenError
 from tests.integration.conftest import Deployment
 from tests.integration.lane_rig import Rig
@@ -56,7 +56,7 @@ def test_a_store_that_cannot_be_trusted_is_made_anew(rig: Rig, stamp: dict[str, 
     lane = rig.owner()
     assert lane._store is not None
     assert lane._store.get(b"planted") is None
-    rig.log(rig.events()[0]["runId"])
+    rig.log(rig.run_ids[0])
     lane.process(rig.commands(lane))
     lane.close()
     rig.assert_exactly_once()
@@ -70,6 +70,39 @@ def test_a_store_that_can_be_trusted_is_kept(rig: Rig) -> None:
     lane.close()
 
 
+@pytest.mark.parametrize("is_interrupted", [False, True], ids=["slow", "interrupted"])
+def test_a_restore_that_deletions_may_have_been_dropped_from_is_done_anew(
+    rig: Rig, is_interrupted: bool
+) -> None:
+    tampered(rig)
+    behind = rig.owner()
+    behind.close()
+    ahead = rig.owner(new_disk=True)
+    rig.log(rig.run_id(), 2)
+    ahead.process(rig.commands(ahead))
+    ahead.close()
+
+    now = int(time.time() * 1000)
+    late = now + 20 * 3_600_000
+
+    def stand_still(progress: RestoreProgress) -> None:
+        behind.wall_clock = lambda: late
+        if is_interrupted:
+            raise LaneLostError("the process was frozen, and the lane given to another")
+
+    behind.wall_clock, behind._on_restore = lambda: now, stand_still
+    with pytest.raises(LaneLostError):
+        behind.open()
+    behind._on_restore = lambda progress: None
+    behind.open()
+    assert behind._store is not None
+    assert behind._store.get(b"planted") is None
+    rig.log(rig.run_ids[0])
+    behind.process(rig.commands(behind))
+    behind.close()
+    rig.assert_exactly_once()
+
+
 def test_a_broken_store_is_made_anew(rig: Rig) -> None:
     lane = rig.owner()
     lane.close()
@@ -77,14 +110,14 @@ def test_a_broken_store_is_made_anew(rig: Rig) -> None:
     for file in folder.glob("MANIFEST-*"):
         file.write_bytes(b"not a manifest")
     lane = rig.owner()
-    rig.log(rig.events()[0]["runId"])
+    rig.log(rig.run_ids[0])
     lane.process(rig.commands(lane))
     lane.close()
     rig.assert_exactly_once()
 
 
 def test_a_store_with_damaged_blocks_is_made_anew(rig: Rig) -> None:
-    run_id = rig.events()[0]["runId"]
+    run_id = rig.run_ids[0]
     rig.log(run_id, 30)
     lane = rig.owner()
     lane.process(rig.commands(lane))
@@ -113,7 +146,7 @@ def test_a_store_with_damaged_blocks_is_made_anew(rig: Rig) -> None:
 
 def test_a_full_client_queue_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_producer, "_CLIENT_QUEUE_RECORDS", 10)
-    rig.log(rig.events()[0]["runId"], 100)
+    rig.log(rig.run_ids[0], 100)
     lane = rig.owner()
     lane.process(rig.commands(lane))
     lane.close()
@@ -126,7 +159,7 @@ def test_too_many_bugs_halt_the_lane_before_the_topic_is_drained(
     def broken(self: RunMachine, request: Any, view: Any) -> Any:
         raise ZeroDivisionError("a planted bug")
 
-    rig.log(rig.events()[0]["runId"], 20)
+    rig.log(rig.run_ids[0], 20)
     lane = rig.owner(fault_halt_minimum=10)
     monkeypatch.setattr(RunMachine, "decide", broken)
     with pytest.raises(LaneHaltedError):
@@ -156,7 +189,7 @@ def test_a_transaction_of_somebody_else_that_hangs_is_named(
         rig.owner()
     stranger.abort_transaction(30)
     lane = rig.owner()
-    rig.log(rig.events()[0]["runId"])
+    rig.log(rig.run_ids[0])
     lane.process(rig.commands(lane))
     lane.close()
     rig.assert_exactly_once()
