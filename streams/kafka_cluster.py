@@ -132,11 +132,9 @@ class KafkaLaneCluster:
         since = OffsetSpec.for_timestamp(max(0, record.timestamp - _CLOCKS_DIFFER_MS))
         starts = self._offsets(places, spec=since, may_be_missing=True)
         ends = self._offsets(places, IsolationLevel.READ_COMMITTED)
+        written = [Place(*at, start) for at, start in starts.items() if start != OFFSET_INVALID]
         names = names_of(record)
-        return any(
-            starts[at] != OFFSET_INVALID and self._holds(names, Place(*at, starts[at]), ends[at])
-            for at in places
-        )
+        return any(names & names_of(other) for other in self._read_all(written, ends, committed=True))
 
     def tails(self) -> list[LoggedRecord]:
         """See `streams.ports.LaneCluster`."""
@@ -168,9 +166,6 @@ class KafkaLaneCluster:
         raise LaneLostError(
             f"{place.topic} {place.partition} has nothing at its last stable offset {place.offset}"
         )
-
-    def _holds(self, names: frozenset[str], start: Place, end: int) -> bool:
-        return any(names & names_of(record) for record in self._read(start, end, committed=True))
 
     def _read(self, start: Place, end: int, *, committed: bool) -> Iterator[LoggedRecord]:
         """The records of a partition from an offset on, up to `end`."""
