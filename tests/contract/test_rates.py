@@ -123,7 +123,7 @@ def test_a_cooldown_holds_for_everybody_and_is_never_shortened(client: BareClien
 
 
 def test_who_waits_gets_permits_when_they_come_back(client: BareClient, bucket: str) -> None:
-    limit = rule(1, 700)
+    limit = rule(1, 700, kind="sliding")
     acquire(client, bucket, limit)
     asked = [wait(client, bucket, limit) for _ in range(2)]
     times = [client.reply(each)["result"]["grantedAt"] for each in asked]

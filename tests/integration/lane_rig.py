@@ -18,6 +18,7 @@ from streams.lane_factory import LaneFactory, MakeCluster
 from streams.partitioner import partition_for
 from streams.ports import HEAL_KEY, CommandRecord, StoreBrokenError
 from streams.settings import Settings
+from tests.waiting import wait_until
 
 COMMANDS = "run-commands"
 
@@ -33,6 +34,8 @@ class Rig:
     settings: Settings
     partition: int = 0
     sent: list[str] = field(default_factory=list)
+    run_ids: list[str] = field(default_factory=list)
+    """Of the commands sent, in the same order."""
     disk: int = 0
     """The disk that the next owner has."""
     _disks: int = 1
@@ -53,6 +56,7 @@ class Rig:
         value = {"type": type_, "commandId": command_id, "runId": run_id, **fields}
         self.send_bytes(run_id.encode(), json.dumps(value).encode(), headers)
         self.sent.append(command_id)
+        self.run_ids.append(run_id)
         return command_id
 
     def send_bytes(
@@ -167,6 +171,8 @@ class Rig:
 
     def assert_exactly_once(self) -> None:
         """Every command sent has exactly one event, in order, and each run's `seq` is dense."""
+        # The markers of the last transaction may still be under way.
+        wait_until(lambda: len(self.events()) >= len(self.sent), "as many events as commands")
         events = self.events()
         assert [event["commandId"] for event in events] == self.sent
         latest: dict[str, int] = {}

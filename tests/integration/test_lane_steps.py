@@ -14,6 +14,7 @@ from streams.lane_factory import MakeCluster
 from streams.ports import FencedError, LaneLostError, OutRecord, StateChange
 from tests.integration.conftest import Deployment
 from tests.integration.lane_rig import COMMANDS, DiedError, Rig
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -129,11 +130,11 @@ def test_dies_after_the_commit__restore_replays_the_changelog_from_the_stored_po
     with pytest.raises(DiedError):
         lane.process(rig.commands(lane))
     lane.close()
-    assert len(rig.events()) == 5
+    wait_until(lambda: len(rig.events()) == 5, "what was committed is visible")
 
     successor = rig.owner()
     assert rig.commands(successor) == []
-    rig.log(rig.events()[0]["runId"])
+    rig.log(rig.run_ids[0])
     successor.process(rig.commands(successor))
     successor.close()
     rig.assert_exactly_once()
@@ -156,7 +157,7 @@ def test_dies_anywhere_and_the_disk_is_gone__restore_from_the_changelogs_start(r
     first = rig.owner()
     first.process(rig.commands(first))
     first.close()
-    rig.log(rig.events()[0]["runId"], 3)
+    rig.log(rig.run_ids[0], 3)
     lane = rig.owner(at_step=dying_at(step))
     with pytest.raises(DiedError):
         lane.process(rig.commands(lane))
@@ -185,7 +186,7 @@ def test_a_zombie_wakes_up__it_is_fenced_and_nothing_of_its_work_is_visible(rig:
 def test_a_zombie_is_fenced_whichever_id_of_the_ring_comes_next(rig: Rig) -> None:
     zombie = rig.owner()
     zombie.process(rig.commands(zombie))
-    rig.log(rig.events()[0]["runId"], 2)
+    rig.log(rig.run_ids[0], 2)
     successor = rig.owner(new_disk=True)
     successor.process(rig.commands(successor))
     for _ in range(2):
