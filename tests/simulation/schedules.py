@@ -97,6 +97,13 @@ def run_chunk(first: int, count: int, mutation: str | None, stop_at_first: bool)
     return summary
 
 
+def _begin() -> None:
+    # Beside them run tests whose brokers and workers have to keep up.
+    os.nice(10)
+    # What is imported stays: no collection has to look at it.
+    gc.freeze()
+
+
 @contextmanager
 def processes(jobs: int | None = None) -> Iterator[ProcessPoolExecutor]:
     """Processes for schedules: one per core; with a fixed hash seed, so that sets have the same order everywhere."""
@@ -104,7 +111,8 @@ def processes(jobs: int | None = None) -> Iterator[ProcessPoolExecutor]:
     os.environ["PYTHONHASHSEED"] = "0"
     context = multiprocessing.get_context("spawn")
     try:
-        with ProcessPoolExecutor(jobs or os.cpu_count() or 1, mp_context=context) as pool:
+        count = jobs or os.cpu_count() or 1
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_begin) as pool:
             yield pool
     finally:
         if before is None:
