@@ -24,6 +24,7 @@ from streams.bench import (
     restore,
     setting,
     throughput,
+    verification,
 )
 from streams.bench.report import BenchResult, Conditions
 from streams.bench.workbench import Workbench, workbench
@@ -64,6 +65,9 @@ BENCHES: Mapping[str, Bench] = {
         full_runs.FullRunsPlan(runs=20, commands=10_000, rounds=2),
     ),
     "live-runs": Bench(live_runs.run, live_runs.LiveRunsPlan(), live_runs.LiveRunsPlan(runs=3000)),
+    "verify": Bench(
+        verification.run, verification.VerificationPlan(), verification.VerificationPlan(events=100_000)
+    ),
     "rates": Bench(
         rates.run,
         rates.RatesPlan(),

@@ -134,6 +134,18 @@ def live_runs(
 
 
 @app.command()
+def verify(
+    context: typer.Context,
+    quick: Quick = False,
+    results: ResultsDir = _RESULTS,
+    events: Annotated[int | None, typer.Option(min=1, help="Events that are stored.")] = None,
+    runs: Runs = None,
+) -> None:
+    """How long `runlane verify` takes over the topics of a deployment, and in how much memory."""
+    _run(context, quick, results, {"verify": {"events": events, "runs": runs}})
+
+
+@app.command()
 def rates(
     context: typer.Context,
     quick: Quick = False,

@@ -25,6 +25,7 @@ from streams.bench.rebalance import RebalancePlan
 from streams.bench.report import BenchResult, Conditions, Figure, show
 from streams.bench.restore import RestorePlan
 from streams.bench.throughput import ThroughputPlan
+from streams.bench.verification import VerificationPlan
 from streams.bench.workbench import Workbench
 from streams.cli.main import main
 from streams.settings import Settings
@@ -40,6 +41,7 @@ PLANS: dict[str, Any] = {
     "calls": CallsPlan(rate=20, warmup_s=0.5, seconds=1, commands=320, rounds=1),
     "full-runs": FullRunsPlan(events=5, calls=5, runs=4, commands=40, rounds=2),
     "live-runs": LiveRunsPlan(runs=20),
+    "verify": VerificationPlan(events=600, runs=30),
     "rates": RatesPlan(
         acquires=500, buckets=20, seconds=1, rate=20, tasks=4, waiting=30, rounds=1, redis_server=PROGRAM
     ),
@@ -170,6 +172,14 @@ def test_full_runs_are_compared_with_fresh_ones(ran: Ran) -> None:
     # 4 runs with 5 events and 5 calls (two commands each); then 40 commands on full and 40 on fresh runs, twice.
     assert result["checks"]["commandsApplied"] == 4 * (5 + 2 * 5) + 2 * (40 + 40)
     assert len(result["samples"]["percent"]) == 2
+
+
+def test_a_verification_looks_at_every_event(ran: Ran) -> None:
+    result = ran("verify")
+    assert result["checks"] == {"commandsApplied": 600, "eventsChecked": 600, "clean": True}
+    figures = {figure["name"]: figure["value"] for figure in result["figures"]}
+    assert 20 < figures["memory at most"] < 1000
+    assert figures["processor time"] > 0
 
 
 def test_live_runs_have_events_calls_and_launch_state(ran: Ran) -> None:
