@@ -42,6 +42,8 @@ class LaneTransaction:
 
     name: str
     changes: list[LogRecord] = field(default_factory=list)
+    is_written_again: bool = False
+    """By who made good an interrupted repair."""
 
 
 def judge(world: World) -> list[str]:
@@ -108,7 +110,7 @@ def transactions(kafka: MemoryKafka, partition: int) -> list[LaneTransaction]:
             names = repair.names if repair else names_in(_CHANGELOG, record.headers)
             own = [name for name in names if ":" not in name]
             if own and not (found and found[-1].name == own[0]):
-                found.append(LaneTransaction(own[0]))
+                found.append(LaneTransaction(own[0], is_written_again=repair is not None))
         if found:
             found[-1].changes.append(record)
     return found
@@ -161,10 +163,14 @@ def _one_owner_at_a_time(partition: int, transactions: list[LaneTransaction]) ->
 
 
 def _progress(partition: int, transactions: list[LaneTransaction]) -> Iterator[str]:
-    """Every transaction has the lane's progress, and it only grows."""
-    before = None
+    """Every transaction has the lane's progress, and it only grows; but for one that was written once more behind the
+    next one, without what that one has written too."""
+    before, missing = None, 0
     for transaction in transactions:
         (data,) = [record.value for record in transaction.changes if record.key == PROGRESS.key()] or [None]
+        if data is None and transaction.is_written_again:
+            missing += 1
+            continue
         if data is None:
             yield f"progress: lane {partition}: {transaction.name} does not say how far the lane is"
             continue
@@ -172,12 +178,12 @@ def _progress(partition: int, transactions: list[LaneTransaction]) -> Iterator[s
         if before is not None:
             if progress.clock < before.clock:
                 yield f"progress: lane {partition}: the clock goes back in {transaction.name}"
-            if progress.transactions != before.transactions + 1:
+            if progress.transactions != before.transactions + 1 + missing:
                 yield f"progress: lane {partition}: {transaction.name} has number {progress.transactions}"
             for topic, offset in before.watermarks.items():
                 if progress.watermarks.get(topic, -1) < offset:
                     yield f"progress: lane {partition}: {topic} goes back in {transaction.name}"
-        before = progress
+        before, missing = progress, 0
 
 
 def _commands(world: World, partition: int, actions: list[Action]) -> Iterator[str]:

@@ -57,6 +57,9 @@ def waits(committed: Committed) -> Iterator[str]:
 
 
 def _head(before: RunHead, after: RunHead) -> bool:
+    if before.evicted and after.ended_at is None:
+        # A batch is written once: in between the run was forgotten, and begun anew.
+        return not after.evicted
     if before.ended_at is not None:
         same_end = (after.ended_at, after.status, after.latest_seq)
         return (
