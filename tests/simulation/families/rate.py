@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -45,6 +45,10 @@ class _Asked:
         default_factory=lambda: defaultdict(list)
     )
     """Bucket and lease id or command id -> time, and what was used (None: all), of each command that ends it."""
+    times_sent: Counter[str] = field(default_factory=Counter)
+    """Command id of an acquire -> how often it was sent."""
+    settles: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Command id of a settlement -> bucket, and command id of the acquire that it settles."""
 
 
 def invariants(committed: Committed) -> Iterator[str]:
@@ -56,6 +60,20 @@ def invariants(committed: Committed) -> Iterator[str]:
         for rule in rules_of(bucket):
             yield from _exceeded(bucket, rule, in_order)
     yield from _ends(committed, grants)
+    yield from _settled_again(committed, asked)
+
+
+def _settled_again(committed: Committed, asked: _Asked) -> Iterator[str]:
+    """A grant without a lease is settled once, unless its command came again after its answer was forgotten."""
+    settled: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for partition in committed[REPLIES.name]:
+        for record in partition:
+            reply = json.loads(record.value or b"")
+            if reply["ok"] and reply["commandId"] in asked.settles:
+                settled[asked.settles[reply["commandId"]]].add(reply["commandId"])
+    for (bucket, acquire), by in settled.items():
+        if len(by) > 1 and asked.times_sent[acquire] == 1:
+            yield f"{bucket}: what {acquire} got was settled by each of {sorted(by)}"
 
 
 def _asked(committed: Committed) -> _Asked:
@@ -70,9 +88,12 @@ def _asked(committed: Committed) -> _Asked:
                 continue
             if type_ in ASKS and command.get("bucketId") == key:
                 asked.bucket_of[command_id] = key, type_ == "rate.lease"
+                asked.times_sent[command_id] += 1
             elif type_ in ("rate.settle", "rate.release"):
                 ended = command.get("leaseId") or command["acquireCommandId"]
                 asked.ends[key, ended].append((record.timestamp, command.get("used")))
+                if type_ == "rate.settle" and not command.get("leaseId"):
+                    asked.settles[command_id] = key, ended
     return asked
 
 
