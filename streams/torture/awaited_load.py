@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.topics import REPLIES
-from streams.torture.command_load import CommandLoad, first_of
+from streams.torture.command_load import RepeatingLoad, first_of
 from streams.torture.load import LoadCommand, Proof
 
 _RUNS = 8
 _OPEN_RESULTS = 40
 _AWAIT_MS = 3000
-_REPEATED_SHARE = 0.05
 
 
-class AwaitedLoad(CommandLoad):
+class AwaitedLoad(RepeatingLoad):
     """`child.terminal.*` and `run.signal`.
 
     Commands of one key stay in the order in which they are made. So who asks after the result was set must get it, and
@@ -34,16 +33,13 @@ class AwaitedLoad(CommandLoad):
         self._asked: dict[str, _Asked] = {}
         self._problems: list[str] = []
 
-    def next(self) -> LoadCommand:
-        """See `LoadGenerator`."""
-        if self.recent and self.source.random() < _REPEATED_SHARE:
-            return self.again()
+    def make(self) -> LoadCommand:
+        """See `RepeatingLoad`."""
         chosen = self.source.randrange(_OPEN_RESULTS)
         result = self._open[chosen]
         made = self._step(result, result.steps.pop(0))
         if not result.steps:
             self._open[chosen] = self._new_result()
-        self.recent.append(made)
         return made
 
     def saw(self, topic: str, body: dict[str, Any]) -> None:

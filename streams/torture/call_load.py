@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.errors import ErrorCode
 from schemas.topics import REPLIES
-from streams.torture.command_load import CommandLoad, first_of
+from streams.torture.command_load import RepeatingLoad, first_of
 from streams.torture.load import LoadCommand, Proof
 
 CALLING = "calling/"
@@ -18,12 +17,11 @@ _RUNS = 8
 _OPEN_CALLS = 30
 _LEASE_MS = 2000
 _AWAIT_MS = 3000
-_REPEATED_SHARE = 0.05
 _NEXT_STEPS = ("publish", "publish", "publish", "renew", "release", "die")
 _MAY_BE_FENCED = {"call.publish", "call.renew"}
 
 
-class CallLoad(CommandLoad):
+class CallLoad(RepeatingLoad):
     """Claims, renewals, results, and claimers that are heard of no more."""
 
     name = "calls"
@@ -36,19 +34,6 @@ class CallLoad(CommandLoad):
         self._calls: list[_Call] = []
         self._open = [self._new_call() for _ in range(_OPEN_CALLS)]
         self._asked: dict[str, _Asked] = {}
-        # What claimers do next, once the answer has told them their number.
-        self._due: deque[LoadCommand] = deque()
-
-    def next(self) -> LoadCommand:
-        """See `LoadGenerator`."""
-        if self._due:
-            made = self._due.popleft()
-        elif self.recent and self.source.random() < _REPEATED_SHARE:
-            return self.again()
-        else:
-            made = self._claim()
-        self.recent.append(made)
-        return made
 
     def saw(self, topic: str, body: dict[str, Any]) -> None:
         """See `LoadGenerator`."""
@@ -75,7 +60,8 @@ class CallLoad(CommandLoad):
         """Leases that two got, and results that are not the one that was published."""
         return first_of([f"{call.name}: {what}" for call in self._calls for what in call.wrong()])
 
-    def _claim(self) -> LoadCommand:
+    def make(self) -> LoadCommand:
+        """See `RepeatingLoad`."""
         source = self.source
         chosen = source.randrange(_OPEN_CALLS)
         if self._open[chosen].is_over and source.random() < 0.3:
@@ -98,7 +84,7 @@ class CallLoad(CommandLoad):
         call.grants[fencing] = command_id
         if asked.then == "renew":
             renewal = _Asked(call, "call.renew")
-            self._due.append(
+            self.due.append(
                 self._ask(
                     renewal, f"{command_id}-{fencing}-renewed", fencingNumber=fencing, leaseMs=_LEASE_MS
                 )
@@ -106,13 +92,13 @@ class CallLoad(CommandLoad):
         if asked.then in ("publish", "renew"):
             value = {"fencingNumber": fencing, "by": command_id}
             result = _Asked(call, "call.publish", fencing=fencing, value=value)
-            self._due.append(
+            self.due.append(
                 self._ask(result, f"{command_id}-{fencing}-published", fencingNumber=fencing, value=value)
             )
         elif asked.then == "release":
             given_back = _Asked(call, "call.publish", fencing=fencing)
             fields: dict[str, Any] = {"fencingNumber": fencing, "error": "busy", "onFailure": "release"}
-            self._due.append(self._ask(given_back, f"{command_id}-{fencing}-released", **fields))
+            self.due.append(self._ask(given_back, f"{command_id}-{fencing}-released", **fields))
 
     def _ask(
         self, asked: _Asked, command_id: str | None = None, *, waits: bool = False, **fields: Any

@@ -47,6 +47,31 @@ class CommandLoad(LoadGenerator):
         )
 
 
+class RepeatingLoad(CommandLoad):
+    """A generator that makes a share of its commands twice, and others once an answer has told what is due."""
+
+    repeated_share: ClassVar[float] = 0.05
+
+    def __init__(self, source: random.Random) -> None:
+        super().__init__(source)
+        self.due: deque[LoadCommand] = deque()
+
+    def next(self) -> LoadCommand:
+        """See `LoadGenerator`."""
+        if self.due:
+            made = self.due.popleft()
+        elif self.recent and self.source.random() < self.repeated_share:
+            return self.again()
+        else:
+            made = self.make()
+        self.recent.append(made)
+        return made
+
+    def make(self) -> LoadCommand:
+        """The next command of its own accord."""
+        raise NotImplementedError
+
+
 def first_of(problems: list[str]) -> list[str]:
     """The first of many, and how many more there are."""
     more = len(problems) - _SHOWN

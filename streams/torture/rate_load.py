@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
 from schemas.topics import RATE_COMMANDS, REPLIES
-from streams.torture.command_load import CommandLoad, first_of
+from streams.torture.command_load import RepeatingLoad, first_of
 from streams.torture.load import LoadCommand, Proof
 from streams.verify.findings import Tally
 from streams.verify.rate.permits import PERMITS, check_permits
@@ -22,11 +21,10 @@ _MOST_AT_A_TIME = 6
 _BLOCK_MS = 1500
 _LEASE_MS = 2500
 _WAIT_MS = 3000
-_REPEATED_SHARE = 0.05
 _NEXT_STEPS = ("settle", "settle", "release", "die")
 
 
-class RateLoad(CommandLoad):
+class RateLoad(RepeatingLoad):
     """Callers that take permits and use all, some or none of them; some are heard of no more."""
 
     name = "rates"
@@ -39,20 +37,7 @@ class RateLoad(CommandLoad):
         self._asked: dict[str, _Asked] = {}
         self._grants: dict[tuple[str, int], _Grant] = {}
         """By command id and time of the grant."""
-        # What callers do next, once the answer has told them what they have.
-        self._due: deque[LoadCommand] = deque()
         self._wrong: list[str] = []
-
-    def next(self) -> LoadCommand:
-        """See `LoadGenerator`."""
-        if self._due:
-            made = self._due.popleft()
-        elif self.recent and self.source.random() < _REPEATED_SHARE:
-            return self.again()
-        else:
-            made = self._ask()
-        self.recent.append(made)
-        return made
 
     def saw(self, topic: str, body: dict[str, Any]) -> None:
         """See `LoadGenerator`."""
@@ -76,7 +61,8 @@ class RateLoad(CommandLoad):
         """Refusals of what is right, and grants that the rules do not allow."""
         return first_of([*self._wrong, *self._over_grants()])
 
-    def _ask(self) -> LoadCommand:
+    def make(self) -> LoadCommand:
+        """See `RepeatingLoad`."""
         source = self.source
         bucket = source.choice(self._buckets)
         if source.random() < 0.03:
@@ -106,9 +92,9 @@ class RateLoad(CommandLoad):
         }
         if settles:
             which: dict[str, Any] = lease or {"acquireCommandId": command_id}
-            self._due.append(self._end("rate.settle", key, f"{command_id}-settled", used=used, **which))
+            self.due.append(self._end("rate.settle", key, f"{command_id}-settled", used=used, **which))
         elif asked.then == "release" and lease:
-            self._due.append(self._end("rate.release", key, f"{command_id}-released", **lease))
+            self.due.append(self._end("rate.release", key, f"{command_id}-released", **lease))
 
     def _end(self, type_: str, key: str, command_id: str, **fields: Any) -> LoadCommand:
         return self.command(type_, key, Proof.REPLY, command_id=command_id, **fields)

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.topics import REPLIES
-from streams.torture.command_load import CommandLoad, first_of
+from streams.torture.command_load import RepeatingLoad, first_of
 from streams.torture.load import LoadCommand, Proof
 
 _OPEN_RUNS = 20
-_REPEATED_SHARE = 0.1
 
 
-class RetryLoad(CommandLoad):
+class RetryLoad(RepeatingLoad):
     """`retry.put` once for each run, then more claims than there are attempts."""
 
     name = "retries"
     share = 0.05
+    repeated_share = 0.1
 
     def __init__(self, source: random.Random) -> None:
         super().__init__(source)
@@ -26,16 +26,13 @@ class RetryLoad(CommandLoad):
         self._open = [self._new_run() for _ in range(_OPEN_RUNS)]
         self._asked: dict[str, _Run] = {}
 
-    def next(self) -> LoadCommand:
-        """See `LoadGenerator`."""
-        if self.recent and self.source.random() < _REPEATED_SHARE:
-            return self.again()
+    def make(self) -> LoadCommand:
+        """See `RepeatingLoad`."""
         chosen = self.source.randrange(_OPEN_RUNS)
         run = self._open[chosen]
         made = self._claim(run) if run.is_put else self._put(run)
         if len(run.claims) == run.claims_due:
             self._open[chosen] = self._new_run()
-        self.recent.append(made)
         return made
 
     def saw(self, topic: str, body: dict[str, Any]) -> None:
