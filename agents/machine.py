@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from agents.tables import KeyPart, Table
 from schemas.errors import ErrorCode
 from schemas.replies import ReplyAddress
-from schemas.values import Value
+from schemas.values import Draft, Value
 
 R = TypeVar("R")
 
@@ -103,22 +103,19 @@ class LateAnswer(Value, frozen=True):
     """The command was no question: when it comes again, it gets this answer."""
 
 
-class Decision:
+class Decision(Draft):
     """All that a command or a timer does: built by a machine, applied by the lane wholly or not at all."""
 
-    __slots__ = ("answer", "changes", "counts", "forgets", "late_answers", "messages", "outputs", "timers")
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.outputs: list[Output] = []
-        self.messages: list[Message] = []
-        self.timers: list[TimerChange] = []
-        self.late_answers: list[LateAnswer] = []
-        self.counts: list[Count] = []
-        self.answer: Answer | None = None
-        """The answer to the command itself; None while it waits, and for timers."""
-        self.forgets = False
-        """Forget the key's remembered answers: the entity is gone."""
+    changes: list[Change] = []
+    outputs: list[Output] = []
+    messages: list[Message] = []
+    timers: list[TimerChange] = []
+    late_answers: list[LateAnswer] = []
+    counts: list[Count] = []
+    answer: Answer | None = None
+    """The answer to the command itself; None while it waits, and for timers."""
+    forgets: bool = False
+    """Forget the key's remembered answers: the entity is gone."""
 
     def put(self, table: Table[R], key: tuple[KeyPart, ...], record: R) -> None:
         """Store a record."""

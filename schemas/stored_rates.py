@@ -29,15 +29,34 @@ class Address(msgspec.Struct, frozen=True, array_like=True):
     """In base64 where it is stored."""
 
 
+class RuleState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is counted for one rule. What `start`, `used`, `rest` and `slots` mean is the kind's: see
+    `agents.rate.windows`."""
+
+    permits: int
+    """The limit of the last command that was granted something by the rule."""
+    concurrency: int = 0
+    """Likewise; 0: no bound."""
+    start: int = 0
+    used: int = 0
+    rest: int = 0
+    slots: tuple[int, ...] = ()
+    reserved: int = 0
+    """Permits in blocks that have not ended."""
+    held: int = 0
+    """Permits in leases that count against `concurrency`."""
+
+
 class BucketHead(Stored, frozen=True):
-    """What is known of a bucket besides its rules, leases and waits. Table `rate.bucket`, key (bucket id)."""
+    """What is known of a bucket besides its leases, grants and waits. Table `rate.bucket`, key (bucket id)."""
 
     next_number: int
     """Number of the next lease, wait or turn; never reused, also when the bucket was forgotten meanwhile."""
     cooldown_until: int = 0
     """No grant before this time, in milliseconds since the epoch."""
-    rules: int = 0
-    """How many rules have a stored state."""
+    rules: dict[str, RuleState] = {}
+    """What is counted, by the name of the rule (`agents.rate.counters.rule_name`). Together with the rest, since every
+    grant changes all of it: one record instead of several is read, written and restored."""
     leases: int = 0
     """How many leases have not ended."""
     expires_at: int = 0
@@ -56,26 +75,6 @@ class BucketHead(Stored, frozen=True):
     """How many blocks of permits ran out unsettled."""
     lost_permits: int = 0
     """How many permits they had: whether they were used is not known, so they count as used."""
-
-
-class RuleState(Stored, frozen=True):
-    """What is counted for one rule. Table `rate.rule`, key (bucket id, rule id, kind, window in ms).
-
-    What `start`, `used`, `rest` and `slots` mean is the kind's: see `agents.rate.windows`.
-    """
-
-    permits: int
-    """The limit of the last command that was granted something by the rule."""
-    concurrency: int = 0
-    """Likewise; 0: no bound."""
-    start: int = 0
-    used: int = 0
-    rest: int = 0
-    slots: tuple[int, ...] = ()
-    reserved: int = 0
-    """Permits in blocks that have not ended."""
-    held: int = 0
-    """Permits in leases that count against `concurrency`."""
 
 
 class StoredLease(Stored, frozen=True):

@@ -1,4 +1,4 @@
-"""The base of small immutable records in memory, of which several are made for each command."""
+"""The bases of small records in memory, of which several are made for each command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import msgspec
 
 
 class Value(msgspec.Struct, frozen=True, gc=False):
-    """Made in a quarter of the time that a NamedTuple takes.
+    """An immutable one, made in a quarter of the time that a NamedTuple takes.
 
     `gc=False`: never let a value be part of a reference cycle.
     """
+
+
+class Draft(msgspec.Struct, gc=False):
+    """One that is filled in while a command is decided. Never let it be part of a reference cycle, either."""

@@ -1,15 +1,16 @@
-"""A bucket within one decision: its head and the states of its rules, as they are after what was decided so far."""
+"""A bucket within one decision: its head and its rules, as they are after what was decided so far."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from agents.machine import Decision, View
-from agents.rate.tables import BUCKETS, LEASES, RENEWALS, RULES
+from agents.rate.counters import Counter, count_from, rule_name, rule_of
+from agents.rate.tables import BUCKETS, LEASES, RENEWALS
 from agents.rate.windows import kind_of
 from schemas.stored import replace
-from schemas.stored_rates import BucketHead, Limit, RuleState, StoredLease
+from schemas.stored_rates import BucketHead, Limit, StoredLease
 
 MIN_WAIT_MS = 10
 """Nobody is told to ask again sooner."""
@@ -20,8 +21,8 @@ MAX_STORED_RULES = 256
 SWEEP = "sweep"
 SWEEP_EVERY_MS = 3_600_000
 
-StateKey = tuple[str, str, int]
 LeaseKey = tuple[str, int, int]
+Limits = tuple[Limit, ...]
 
 _NUMBERS_PER_MS = 1000
 _MAX_FIRST_NUMBER = 2**53
@@ -38,10 +39,12 @@ class Bucket:
         stored = view.get(BUCKETS, key)
         self._stored = stored
         self.head = stored if stored is not None else BucketHead(next_number=_first_number(now))
-        self._states: dict[StateKey, RuleState] = {}
-        self._unstored: set[StateKey] = set()
-        """Rules that have no stored state, and were not changed yet."""
-        self._changed: set[StateKey] = set()
+        """Its `rules` are the stored ones until the end."""
+        self._counters: dict[str, Counter] = {}
+        """By the rule's name."""
+        self._limits: Limits = ()
+        self._counted: list[tuple[Limit, Counter]] = []
+        """The counters of `_limits`, for one decision asks for the same rules again and again."""
         self._ended: set[LeaseKey] = set()
 
     def update(self, **fields: Any) -> None:
@@ -54,56 +57,50 @@ class Bucket:
         self.head = replace(self.head, next_number=number + 1)
         return number
 
-    def state(self, limit: Limit) -> RuleState:
-        """The state of a rule as it is now."""
-        # Spelled out, here and in `_put`: both are done for every rule of every command.
-        at = (limit.rule_id, limit.kind, limit.window_ms)
-        state = self._states.get(at)
-        if state is None:
-            stored = self.view.get(RULES, self.key, *at)
-            if stored is None:
-                state = kind_of(limit).new(limit, self.now)
-                self._unstored.add(at)
-            else:
-                state = kind_of(limit).advance(limit, stored, self.now)
-            self._states[at] = state
-        return state
+    def counters(self, limits: Limits) -> list[tuple[Limit, Counter]]:
+        """Each rule with its counter."""
+        if limits is not self._limits:
+            known, stored, now = self._counters, self.head.rules, self.now
+            counted = []
+            for limit in limits:
+                name = rule_name(limit)
+                counter = known.get(name)
+                if counter is None:
+                    counter = known[name] = count_from(name, limit, stored.get(name), now)
+                counted.append((limit, counter))
+            self._limits, self._counted = limits, counted
+        return self._counted
 
-    def free(self, limit: Limit) -> int:
-        """How many permits a rule has left; less than 0 when more was used than it allows."""
-        free = self._free_of_window(limit)
-        if limit.concurrency:
-            return min(free, limit.concurrency - self.state(limit).held)
-        return free
-
-    def grantable(self, limits: Iterable[Limit], requested: int, minimum: int) -> int:
+    def grantable(self, limits: Limits, requested: int, minimum: int) -> int:
         """How many permits can be granted now: the smallest that a rule has left, or 0 when that is too few."""
         if self.head.cooldown_until > self.now:
             return 0
         count = requested
-        for limit in limits:
-            free = self.free(limit)
+        for limit, counter in self.counters(limits):
+            free = counter.free(limit)
             if free < count:
                 count = free
+            if limit.concurrency:
+                count = min(count, limit.concurrency - counter.state.held)
         return count if count >= minimum else 0
 
-    def ready_at(self, limits: Iterable[Limit], count: int) -> tuple[int, bool]:
+    def ready_at(self, limits: Limits, count: int) -> tuple[int, bool]:
         """When so many permits are free, as far as time alone tells, and whether leases have to end besides.
 
         Every rule allows so many, see `agents.rate.acquiring`.
         """
         ready, needs_leases = max(self.now, self.head.cooldown_until), False
-        for limit in limits:
-            state = self.state(limit)
+        for limit, counter in self.counters(limits):
+            state = counter.state
             if limit.window_ms and limit.permits - state.reserved < count:
                 needs_leases = True
-            elif (missing := count - self._free_of_window(limit)) > 0:
-                ready = max(ready, kind_of(limit).returned_at(limit, state, missing, self.now))
+            elif (missing := count - counter.free(limit)) > 0:
+                ready = max(ready, counter.kind.returned_at(limit, state, missing, self.now))
             if limit.concurrency and limit.concurrency - state.held < count:
                 needs_leases = True
         return ready, needs_leases
 
-    def wait_ms(self, limits: Iterable[Limit], count: int) -> int:
+    def wait_ms(self, limits: Limits, count: int) -> int:
         """When somebody who wants so many permits should ask again: the longest wait over all reasons.
 
         For a lease that has to end, that is when the next one expires.
@@ -113,25 +110,26 @@ class Bucket:
             ready = max(ready, next((at for (_, at, _), _ in self.leases()), 0))
         return max(MIN_WAIT_MS, ready - self.now)
 
-    def charge(self, limits: Iterable[Limit], count: int) -> None:
+    def charge(self, limits: Limits, count: int) -> None:
         """Count permits as used, now."""
-        for limit in limits:
-            self._put(limit, kind_of(limit).charge(limit, self.state(limit), count, self.now))
+        now = self.now
+        for limit, counter in self.counters(limits):
+            counter.change(limit, counter.kind.charge(limit, counter.state, count, now))
 
-    def refund(self, limits: Iterable[Limit], count: int, at: int) -> None:
+    def refund(self, limits: Limits, count: int, at: int) -> None:
         """Give back permits that were charged at the time `at`."""
-        for limit in limits:
-            self._put(limit, kind_of(limit).refund(limit, self.state(limit), count, at, self.now))
+        for limit, counter in self.counters(limits):
+            counter.change(limit, counter.kind.refund(limit, counter.state, count, at, self.now))
 
-    def hold(self, limits: Iterable[Limit], count: int, *, reserve: bool) -> None:
+    def hold(self, limits: Limits, count: int, *, reserve: bool) -> None:
         """Count permits into a lease, or out of it (`count` below 0); `reserve`: it is a block."""
-        for limit in limits:
-            state = self.state(limit)
+        for limit, counter in self.counters(limits):
+            state = counter.state
             if reserve:
                 state = replace(state, reserved=max(0, state.reserved + count))
             if limit.concurrency:
                 state = replace(state, held=max(0, state.held + count))
-            self._put(limit, state)
+            counter.change(limit, state)
 
     def leases(self) -> Iterator[tuple[LeaseKey, StoredLease]]:
         """The leases that have not ended, those first that expire first."""
@@ -154,69 +152,45 @@ class Bucket:
             self.decision.delete(RENEWALS, (self.key, lease.first_expires_at, at[2]))
         self.update(leases=self.head.leases - 1)
 
-    def correct(self, limits: Iterable[Limit], granted: int, used: int, at: int) -> None:
+    def correct(self, limits: Limits, granted: int, used: int, at: int) -> None:
         """Charge the difference between what was granted, and charged at the time `at`, and what was used."""
         if used < granted:
             self.refund(limits, granted - used, at)
         elif used > granted:
             self.charge(limits, used - granted)
 
-    def has_room(self, limits: Iterable[Limit]) -> bool:
-        """Whether these rules, whose states were looked at, may be stored; forgets idle ones when there are many."""
-        if not self._unstored:
+    def has_room(self, limits: Limits) -> bool:
+        """Whether these rules may be stored; forgets idle ones when there are many."""
+        if len(self.head.rules) + len(self._counters) + len(limits) <= MAX_STORED_RULES:
             return True
-        needed = {state_key(limit) for limit in limits}
-        new = len(needed & self._unstored)
-        if self.head.rules + new <= MAX_STORED_RULES:
+        needed = {counter.name for _, counter in self.counters(limits)}
+        needed |= {counter.name for counter in self._counters.values() if counter.is_changed}
+        if len(self.head.rules.keys() | needed) <= MAX_STORED_RULES:
             return True
-        return self.forget_idle_rules(needed) + new <= MAX_STORED_RULES
+        self.forget_idle_rules(needed)
+        return len(self.head.rules.keys() | needed) <= MAX_STORED_RULES
 
-    def forget_idle_rules(self, needed: Iterable[StateKey] = ()) -> int:
-        """Delete the states that say nothing any more, but for those that are needed; returns how many are left."""
-        needed, left = set(needed), self.head.rules
-        for at, state in self.view.scan(RULES, self.key):
-            _, *names = at
-            name, kind, window_ms = names
-            limit = Limit(name, kind, window_ms, state.permits)
-            is_in_use = state.reserved or state.held or (name, kind, window_ms) in needed
-            if not is_in_use and kind_of(limit).idle_at(limit, state) <= self.now:
-                self.decision.delete(RULES, at)
-                left -= 1
-        self.update(rules=left)
-        return left
+    def forget_idle_rules(self, needed: Collection[str] = ()) -> None:
+        """Forget the stored states that say nothing any more, but for those of the rules that are needed."""
+        kept = {}
+        for name, state in self.head.rules.items():
+            limit = rule_of(name, state)
+            is_in_use = state.reserved or state.held or name in needed
+            if is_in_use or kind_of(limit).idle_at(limit, state) > self.now:
+                kept[name] = state
+        if len(kept) < len(self.head.rules):
+            self.update(rules=kept)
 
     def finish(self) -> Decision:
         """The decision, with all that has changed."""
-        for at in sorted(self._changed) if len(self._changed) > 1 else self._changed:
-            self.decision.put(RULES, (self.key, *at), self._states[at])
-        if self.head is not self._stored and self.head != self._stored:
+        changed = {counter.name: counter.state for counter in self._counters.values() if counter.is_changed}
+        if changed:
+            self.update(rules={**self.head.rules, **changed})
+        if self.head is not self._stored:
             self.decision.put(BUCKETS, (self.key,), self.head)
             if self._stored is None:
                 self.decision.schedule(SWEEP, self.now + SWEEP_EVERY_MS)
         return self.decision
-
-    def _free_of_window(self, limit: Limit) -> int:
-        """How many permits a rule has left, without regard to `maxConcurrency`."""
-        if not limit.window_ms:
-            return limit.permits
-        state = self.state(limit)
-        return limit.permits - kind_of(limit).used(limit, state) - state.reserved
-
-    def _put(self, limit: Limit, state: RuleState) -> None:
-        at = (limit.rule_id, limit.kind, limit.window_ms)
-        if at not in self._changed:
-            self._changed.add(at)
-            if at in self._unstored:
-                self._unstored.discard(at)
-                self.head = replace(self.head, rules=self.head.rules + 1)
-        if state.permits != limit.permits or state.concurrency != limit.concurrency:
-            state = replace(state, permits=limit.permits, concurrency=limit.concurrency)
-        self._states[at] = state
-
-
-def state_key(limit: Limit) -> StateKey:
-    """What names the state that a rule is counted in."""
-    return limit.rule_id, limit.kind, limit.window_ms
 
 
 def _first_number(now: int) -> int:

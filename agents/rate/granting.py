@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from agents.machine import View
 from agents.rate.bucket import Bucket, LeaseKey
 from agents.rate.tables import GRANTS, LEASES, RENEWALS
 from schemas.stored_rates import Limit, StoredGrant, StoredLease
+from schemas.values import Value
 
 EXPIRE = "expire"
 """The bucket's timer that ends leases: due when the next one expires."""
@@ -18,7 +19,7 @@ GRANTS_KEPT_MS = 3_600_000
 _PRUNE_EVERY = 5000
 
 
-class Wish(NamedTuple):
+class Wish(Value, frozen=True):
     """What somebody wants of a bucket."""
 
     command_id: str
@@ -36,7 +37,7 @@ def grant(bucket: Bucket, wish: Wish, count: int) -> dict[str, Any]:
     """Give so many permits, which must be free; returns the result."""
     limits, now = wish.limits, bucket.now
     result: dict[str, Any] = {"granted": count, "waitMs": 0, "grantedAt": now}
-    if not wish.is_block and not any(limit.concurrency for limit in limits):
+    if not wish.is_block and not [limit for limit in limits if limit.concurrency]:
         bucket.charge(limits, count)
         _remember(bucket, wish, count)
         return result

@@ -56,9 +56,9 @@ def sweep(timer: FiredTimer, view: View) -> Decision:
     """Forget what says nothing any more, in the end the bucket; its stored rules stay."""
     bucket = Bucket(timer.key, view, timer.now)
     keeps_grants = prune_grants(bucket)
-    rules = bucket.forget_idle_rules()
+    bucket.forget_idle_rules()
     head = bucket.head
-    if keeps_grants or rules or head.leases or head.waiting or head.cooldown_until > timer.now:
+    if keeps_grants or head.rules or head.leases or head.waiting or head.cooldown_until > timer.now:
         bucket.decision.schedule(SWEEP, timer.now + SWEEP_EVERY_MS)
         return bucket.finish()
     bucket.decision.delete(BUCKETS, (timer.key,))

@@ -8,8 +8,8 @@ from agents.machine import Decision, Request, View
 from agents.rate import refusals
 from agents.rate.acquiring import unreachable, usable_limits
 from agents.rate.bucket import Bucket
-from agents.rate.tables import RULES
-from agents.rate.windows import kind_of
+from agents.rate.counters import Counter, rule_of
+from agents.rate.windows import used_of
 from schemas.rate_commands import RatePeek
 from schemas.stored_rates import Limit
 
@@ -20,7 +20,7 @@ def peek(request: Request[RatePeek], view: View) -> Decision:
     bucket = Bucket(key, view, request.now)
     limits = usable_limits(view, key, command.rules)
     if limits is None:
-        limits = tuple(_counted(view, key))
+        limits = tuple(rule_of(name, state) for name, state in bucket.head.rules.items())
     minimum = min(command.minimum, command.requested)
     limit = unreachable(limits, minimum)
     if limit is not None:
@@ -34,7 +34,7 @@ def peek(request: Request[RatePeek], view: View) -> Decision:
             "granted": granted,
             "waitMs": 0 if granted else bucket.wait_ms(limits, minimum),
             "cooldownUntil": head.cooldown_until,
-            "rules": [_use(bucket, limit) for limit in limits],
+            "rules": [_use(bucket, limit, counter) for limit, counter in bucket.counters(limits)],
             "waiting": head.waiting,
             "leases": head.leases,
             "lostLeases": head.lost_leases,
@@ -43,16 +43,9 @@ def peek(request: Request[RatePeek], view: View) -> Decision:
     )
 
 
-def _counted(view: View, bucket_id: str) -> list[Limit]:
-    return [
-        Limit(name, kind, window_ms, state.permits, state.concurrency)
-        for (_, name, kind, window_ms), state in view.scan(RULES, bucket_id)
-    ]
-
-
-def _use(bucket: Bucket, limit: Limit) -> dict[str, Any]:
-    state, kind = bucket.state(limit), kind_of(limit)
-    used = kind.used(limit, state)
+def _use(bucket: Bucket, limit: Limit, counter: Counter) -> dict[str, Any]:
+    state, kind = counter.state, counter.kind
+    used = used_of(state)
     return {
         "ruleId": limit.rule_id,
         "kind": limit.kind,

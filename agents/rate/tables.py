@@ -9,7 +9,6 @@ from schemas.stored_rates import (
     RateTurn,
     RateWait,
     RateWaitPlace,
-    RuleState,
     StoredGrant,
     StoredLease,
     StoredRenewal,
@@ -18,9 +17,6 @@ from schemas.stored_rates import (
 
 BUCKETS = record_table("rate.bucket", (str,), BucketHead)
 """Key (bucket id)."""
-
-RULES = record_table("rate.rule", (str, str, str, int), RuleState)
-"""Key (bucket id, rule id, kind, window in ms)."""
 
 LEASES = record_table("rate.lease", (str, int, int), StoredLease)
 """Key (bucket id, when it expires, number): in the order in which they expire."""

@@ -35,9 +35,6 @@ class Kind(Protocol):
     def advance(self, limit: Limit, state: RuleState, now: int) -> RuleState:
         """The state as it is at `now`, which is never before the last change."""
 
-    def used(self, limit: Limit, state: RuleState) -> int:
-        """Whole permits that count, without those in blocks."""
-
     def charge(self, limit: Limit, state: RuleState, count: int, now: int) -> RuleState:
         """The state after permits were used."""
 
@@ -71,9 +68,6 @@ class FixedWindow:
         if elapsed < limit.window_ms:
             return state
         return replace(state, start=now - elapsed % limit.window_ms, used=0)
-
-    def used(self, limit: Limit, state: RuleState) -> int:
-        return state.used
 
     def charge(self, limit: Limit, state: RuleState, count: int, now: int) -> RuleState:
         return replace(state, used=min(state.used + count, MOST_USED))
@@ -109,9 +103,6 @@ class SlidingWindow:
             return state
         slots = state.slots[gone:]
         return replace(state, start=state.start + gone, slots=slots, used=sum(slots))
-
-    def used(self, limit: Limit, state: RuleState) -> int:
-        return state.used
 
     def charge(self, limit: Limit, state: RuleState, count: int, now: int) -> RuleState:
         at = now // _slot_ms(limit)
@@ -161,9 +152,6 @@ class TokenBucket:
         missing = _missing(limit, state) - (now - state.start) * limit.permits
         return _with_missing(limit, replace(state, start=now), missing)
 
-    def used(self, limit: Limit, state: RuleState) -> int:
-        return state.used + (state.rest > 0)
-
     def charge(self, limit: Limit, state: RuleState, count: int, now: int) -> RuleState:
         return replace(state, used=min(state.used + count, MOST_USED))
 
@@ -172,7 +160,7 @@ class TokenBucket:
         return _with_missing(limit, state, _missing(limit, state) - max(0, given_back))
 
     def returned_at(self, limit: Limit, state: RuleState, count: int, now: int) -> int:
-        left = (self.used(limit, state) - count) * limit.window_ms
+        left = (used_of(state) - count) * limit.window_ms
         return now - (left - _missing(limit, state)) // max(1, limit.permits)
 
     def idle_at(self, limit: Limit, state: RuleState) -> int:
@@ -187,9 +175,6 @@ class NeverFull:
 
     def advance(self, limit: Limit, state: RuleState, now: int) -> RuleState:
         return state
-
-    def used(self, limit: Limit, state: RuleState) -> int:
-        return 0
 
     def charge(self, limit: Limit, state: RuleState, count: int, now: int) -> RuleState:
         return state
@@ -206,6 +191,11 @@ class NeverFull:
 
 _KINDS: dict[str, Kind] = {"window": FixedWindow(), "sliding": SlidingWindow(), "bucket": TokenBucket()}
 _NEVER_FULL: Kind = NeverFull()
+
+
+def used_of(state: RuleState) -> int:
+    """Whole permits that count, without those in blocks; a started token counts as one."""
+    return state.used + (state.rest > 0)
 
 
 def kind_of(limit: Limit) -> Kind:

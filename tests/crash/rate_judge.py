@@ -248,8 +248,8 @@ def _stored_violations(changelog: Iterable[Row]) -> Iterator[str]:
             continue
         table, _ = text_part(row.key)
         latest[row.place.partition, row.key] = row
-        if table == b"rate.rule" and row.value is not None:
-            stored = json.loads(row.value)
+        rules = json.loads(row.value).get("rules", {}) if table == b"rate.bucket" and row.value else {}
+        for stored in rules.values():
             counted = stored.get("used", 0) + (stored.get("rest", 0) > 0) + stored.get("reserved", 0)
             if counted > stored["permits"]:
                 yield f"{row.place} counts {counted} permits of {stored['permits']}"

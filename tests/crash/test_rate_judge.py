@@ -202,14 +202,14 @@ def _give_a_number_twice(history: History) -> None:
 
 
 def _count_too_many(history: History) -> None:
-    history.changelog[b"rate.rule\0b\0r\0window\0" + (500).to_bytes(8, "big")] = (
-        b'{"v":1,"permits":20,"used":19,"reserved":2}'
+    history.changelog[b"rate.bucket\0b\0"] = (
+        b'{"v":1,"next_number":1,"rules":{"window:500:r":{"permits":20,"used":19,"reserved":2}}}'
     )
 
 
 def _hold_too_many(history: History) -> None:
-    history.changelog[b"rate.rule\0b\0r\0window\0" + (500).to_bytes(8, "big")] = (
-        b'{"v":1,"permits":20,"concurrency":2,"held":3}'
+    history.changelog[b"rate.bucket\0b\0"] = (
+        b'{"v":1,"next_number":1,"rules":{"window:500:r":{"permits":20,"concurrency":2,"held":3}}}'
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agents.rate import turns
-from agents.rate.tables import BUCKETS, LEASES, QUEUES, RENEWALS, RULES, TURNS, WAIT_PLACES, WAITS
+from agents.rate.tables import BUCKETS, LEASES, QUEUES, RENEWALS, TURNS, WAIT_PLACES, WAITS
 from tests.property.rate_model import Bucket, Rule, Wait
 from tests.rate_lane import RateLane, code, result
 
@@ -217,7 +217,6 @@ class RateOverTime(RuleBasedStateMachine):
         head = lane.record(BUCKETS, "b")
         if head is not None:
             assert (head.waiting, head.leases) == (len(waits), len(open_leases))
-            assert head.rules == len(lane.keys(RULES))
             if waits:
                 assert (head.first_tag, head.first_number) == min(turns_kept)
         assert {name.partition(":")[0] for _, name in lane.timers} <= {"serve", "sweep", "expire", "wait"}

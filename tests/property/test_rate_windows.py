@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.rate.windows import DAY_MS, SLOTS, kind_of
+from agents.rate.windows import DAY_MS, SLOTS, kind_of, used_of
 from schemas.stored_rates import Limit
 from tests.property.rate_model import Counted, Rule
 
@@ -57,7 +57,7 @@ def test_what_is_used_is_what_was_charged_and_still_counts(
                 model.refund(rule, count, at, now)
                 charged.remove((at, most))
         state = kind.advance(limit, state, now)
-        used = kind.used(limit, state)
+        used = used_of(state)
         assert used == model.used(rule, now)
         assert len(state.slots) <= SLOTS + 2
         for wanted in {1, used // 2, used} if used else ():
@@ -79,7 +79,7 @@ def test_nothing_is_better_than_not_having_charged_what_is_refunded(
     for number, (share, wanted) in enumerate(asks):
         now += rule.window_ms * share // 8
         state, never = kind.advance(limit, state, now), kind.advance(limit, never, now)
-        asked = min(wanted, rule.permits - kind.used(limit, state))
+        asked = min(wanted, rule.permits - used_of(state))
         if asked > 0:
             state = kind.charge(limit, state, asked, now)
             if number == refunded:
@@ -90,7 +90,7 @@ def test_nothing_is_better_than_not_having_charged_what_is_refunded(
     state, never = kind.advance(limit, state, now), kind.advance(limit, never, now)
     if count:
         state = kind.refund(limit, state, count, at, now)
-    assert kind.used(limit, state) >= kind.used(limit, never)
+    assert used_of(state) >= used_of(never)
 
 
 def test_a_refund_does_not_give_back_tokens_that_have_been_refilled() -> None:
@@ -100,4 +100,4 @@ def test_a_refund_does_not_give_back_tokens_that_have_been_refilled() -> None:
     half = START + 500
     state = kind.charge(limit, kind.advance(limit, state, half), 2, half)
     # Without the first charge the bucket would have stayed full until now: two tokens would be missing.
-    assert kind.used(limit, kind.refund(limit, state, 4, START, half)) == 2
+    assert used_of(kind.refund(limit, state, 4, START, half)) == 2

@@ -169,9 +169,12 @@ def more_are_in_leases_than_may_be(topics: Topics) -> Place:
 
 @breaks("permits")
 def a_window_begins_anew_before_its_time(topics: Topics) -> Place:
-    at, record = last(topics, CHANGELOG, state_of(tables.RULES.key("window", "r", "window", MINUTE)))
-    state = tables.RULES.decode(record.own_value or b"")
-    moved = tables.RULES.encode(changed(state, start=state.start + 1))
+    at, record = last(topics, CHANGELOG, state_of(tables.BUCKETS.key("window")))
+    head = tables.BUCKETS.decode(record.own_value or b"")
+    name = f"window:{MINUTE}:r"
+    state = head.rules[name]
+    rules = {**head.rules, name: changed(state, start=state.start + 1)}
+    moved = tables.BUCKETS.encode(changed(head, rules=rules))
     return topics.append(at, record, own_value=moved)
 
 

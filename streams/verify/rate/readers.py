@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agents.rate import tables
+from agents.rate.counters import rule_name, rule_of
 from agents.rate.granting import EXPIRE, lease_key
 from agents.tables import Table
 from schemas.json_codec import decode
@@ -46,6 +47,10 @@ def table_readers(partition: int, reading: Reading) -> Mapping[str, ReadChange]:
         if only in (None, bucket):
             counts = (0, 0) if head is None else (head.leases, head.waiting)
             write_head(digest(bucket), offset, *counts, partition)
+            for name, state in () if head is None else head.rules.items():
+                rule = rule_of(name, state)
+                if rule.kind == "window" and rule.window_ms:
+                    write_start(digest(bucket), _rule(rule), state.start, rule.window_ms, offset)
 
     def note_grant(
         bucket: bytes,
@@ -64,7 +69,7 @@ def table_readers(partition: int, reading: Reading) -> Mapping[str, ReadChange]:
                     *times,
                     permits,
                     offset,
-                    _rule(limit.rule_id, limit.kind, limit.window_ms),
+                    _rule(limit),
                     limit.window_ms,
                     limit.permits,
                     limit.concurrency,
@@ -92,12 +97,6 @@ def table_readers(partition: int, reading: Reading) -> Mapping[str, ReadChange]:
         if kept is not None:
             note_grant(bucket, command, (kept.granted_at, 0), kept.permits, offset, kept.limits, False)
 
-    def read_rule(at: bytes, value: bytes | None, offset: int) -> None:
-        bucket_id, rule_id, kind, window_ms = tables.RULES.parts(at)
-        state, bucket = None if value is None else tables.RULES.decode(value), bucket_id.encode()
-        if state is not None and kind == "window" and window_ms and only in (None, bucket):
-            write_start(digest(bucket), _rule(rule_id, kind, window_ms), state.start, window_ms, offset)
-
     def read_wait(at: bytes, value: bytes | None, _: int) -> None:
         bucket = _bucket(tables.WAITS, at)
         command = NOTHING if value is None else digest(tables.WAITS.decode(value).command_id)
@@ -115,7 +114,6 @@ def table_readers(partition: int, reading: Reading) -> Mapping[str, ReadChange]:
         tables.BUCKETS.name: read_head,
         tables.LEASES.name: read_lease,
         tables.GRANTS.name: read_kept,
-        tables.RULES.name: read_rule,
         tables.WAITS.name: read_wait,
         TIMERS_DUE.name: read_timer,
     }
@@ -167,8 +165,8 @@ def end_readers(reading: Reading) -> Mapping[str, ReadCommand]:
     return {"rate.release": read_release, "rate.settle": read_settle}
 
 
-def _rule(rule_id: str, kind: str, window_ms: int) -> int:
-    return hash((rule_id, kind, window_ms))
+def _rule(limit: Limit) -> int:
+    return hash(rule_name(limit))
 
 
 def _bucket(table: Table[Any], at: bytes) -> bytes:

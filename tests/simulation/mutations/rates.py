@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from agents.machine import Decision, FiredTimer, View
 from agents.rate import leases
-from agents.rate.bucket import Bucket, LeaseKey, state_key
+from agents.rate.bucket import Bucket, LeaseKey
+from agents.rate.counters import count_from
 from agents.rate.granting import EXPIRE
 from agents.rate.machine import TIMERS
 from agents.rate.tables import GRANTS
@@ -22,10 +21,10 @@ def charge_what_was_read_before_others_were_granted(patch: pytest.MonkeyPatch) -
     """Read, then set: of several grants in one go, each is counted onto what was used before all of them."""
     charge = Bucket.charge
 
-    def careless(bucket: Bucket, limits: Iterable[Limit], count: int) -> None:
-        limits = tuple(limits)
-        for limit in limits:
-            bucket._states.pop(state_key(limit), None)
+    def careless(bucket: Bucket, limits: tuple[Limit, ...], count: int) -> None:
+        for limit, counter in bucket.counters(limits):
+            stored = bucket.head.rules.get(counter.name)
+            counter.state = count_from(counter.name, limit, stored, bucket.now).state
         charge(bucket, limits, count)
 
     patch.setattr(Bucket, "charge", careless)
@@ -36,7 +35,7 @@ def grant_blocks_without_reserving_them(patch: pytest.MonkeyPatch) -> None:
     """The permits of a block count when it is settled, and not while it lasts."""
     hold = Bucket.hold
 
-    def careless(bucket: Bucket, limits: Iterable[Limit], count: int, *, reserve: bool) -> None:
+    def careless(bucket: Bucket, limits: tuple[Limit, ...], count: int, *, reserve: bool) -> None:
         hold(bucket, limits, count, reserve=False)
 
     patch.setattr(Bucket, "hold", careless)
