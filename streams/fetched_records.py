@@ -42,9 +42,11 @@ class CommandRecords(fetcher.PartitionRecords):
         return self._records_iterator  # type: ignore[no-any-return]
 
     def _consumer_record(self, tp: Any, record: Any) -> CommandRecord:
-        headers = record.headers
-        if headers and any("\0" in name for name, _ in headers):
-            headers = [(name.replace("\0", "\ufffd"), value) for name, value in headers]
+        headers = record.headers or ()
+        for name, _ in headers:
+            if "\0" in name:
+                headers = [(name.replace("\0", "\ufffd"), value) for name, value in headers]
+                break
         return CommandRecord(
             self._name,
             tp.partition,
@@ -52,7 +54,7 @@ class CommandRecords(fetcher.PartitionRecords):
             record.timestamp,
             record.key,
             record.value,
-            headers or (),
+            headers,
         )
 
 

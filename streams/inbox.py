@@ -26,7 +26,7 @@ class Chunk:
     epoch: int
     records: Sequence[CommandRecord]
     size: int
-    """Bytes of the values and headers."""
+    """Bytes of the values and headers, nearly."""
 
 
 class Inbox:

@@ -128,23 +128,14 @@ def _result(
                 Target("at least", 1),
             ),
             Figure("one bucket, preloaded", median(direct[HOT]), "permits/s", Target("at least", 5000)),
-            Figure(
-                "blocks, against Redis always, per core",
-                ratio(per_core[BLOCKS], per_core[ALWAYS]),
-                "x",
-                Target("at least", 5),
-            ),
-            Figure(
-                "blocks, against Redis everysec, per core",
-                ratio(per_core[BLOCKS], per_core[EVERYSEC]),
-                "x",
-                Target("at least", 5),
-            ),
-            Figure(
-                "blocks, against redis-cell's algorithm, per core",
-                ratio(per_core[BLOCKS], per_core[CELL]),
-                "x",
-                Target("at least", 5),
+            *(
+                Figure(
+                    f"blocks, against {theirs}, per core",
+                    ratio(per_core[BLOCKS], per_core[theirs]),
+                    "x",
+                    Target("at least", 5),
+                )
+                for theirs in (ALWAYS, EVERYSEC, CELL)
             ),
             Figure(f"last of the {RUNS} runs served at", last, "th", Target("at most", RUNS + 1)),
         ],
