@@ -7,22 +7,24 @@ state.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from agents.families import Family
 from agents.machine import Answer, Decision, FiredTimer, Request, refusal
 from schemas.commands import FieldError
-from schemas.envelope import Envelope, EnvelopeError, read_envelope
+from schemas.envelope import EnvelopeError
 from schemas.errors import ErrorCode
 from schemas.replies import ReplyAddress
 from schemas.stored import LaneProgress
 from streams.lane_records import dead_letter_record, forwarded_record, headers_size, reply_record
+from streams.lane_rules import LaneRules
 from streams.lane_tables import PROGRESS
 from streams.overlay import Overlay
 from streams.partitioner import partition_for
 from streams.ports import CommandRecord, LaneLostError, OutRecord, StateChange, StateStore
+from streams.receiving import ReceivedCommand
 from streams.repeats import Repeats
 from streams.timers import DueTimer, TimerQueue
 
@@ -45,23 +47,6 @@ MAX_BATCH_CHANGES = 50_000
 
 MAX_TIMERS_AT_ONCE = 1000
 """A batch fires at most so many timers, and takes no further commands once it has."""
-
-
-@dataclass(frozen=True)
-class LaneRules:
-    """What all lanes of a deployment have in common."""
-
-    families: Mapping[str, Family]
-    """Command topic, without prefix -> its family."""
-    partitions: int
-    """Of every command topic, and of `replies`."""
-    max_command_bytes: int
-    repeat_limit: int
-    """A command id is forgotten when this many newer ones came for its key."""
-    repeat_ms: int
-    """A command id is forgotten after this time."""
-    full_name: Callable[[str], str]
-    """Topic name without prefix -> with prefix, for people who read a dead letter's headers."""
 
 
 @dataclass
@@ -138,8 +123,9 @@ class Batch:
         """Nothing happened that would have to be committed."""
         return self._read == 0
 
-    def apply(self, record: CommandRecord) -> None:
+    def apply(self, received: ReceivedCommand) -> None:
         """Process one command; never raises for what a client or a machine did wrong."""
+        record = received.record
         if record.offset <= self.watermarks.get(record.topic, -1):
             self.counts.skipped += 1
             return
@@ -147,16 +133,17 @@ class Batch:
             self.clock = record.timestamp
         if self.clock >= self.timers.next_due:
             self._fire_due()
-        failure = self._attempt(self._command, record)
+        failure = self._attempt(self._command, received)
         if failure is not None:
-            self._bury(record, failure, *self._reply_to(record))
+            self._bury(record, failure, received.reply_to, received.command_id)
         self.watermarks[record.topic] = record.offset
         self._read += 1
 
-    def refuse(self, record: CommandRecord, code: ErrorCode, message: str) -> None:
+    def refuse(self, received: ReceivedCommand, code: ErrorCode, message: str) -> None:
         """Dead-letter a command without processing it, and say so to its client."""
+        record = received.record
         if record.offset > self.watermarks.get(record.topic, -1):
-            self._bury(record, Failure(code, message), *self._reply_to(record))
+            self._bury(record, Failure(code, message), received.reply_to, received.command_id)
             self.watermarks[record.topic] = record.offset
             self._read += 1
 
@@ -226,17 +213,15 @@ class Batch:
         self.timers.next_due = next_due
         return failure
 
-    def _command(self, record: CommandRecord) -> None:
-        rules = self._rules
-        family = rules.families[record.topic]
-        try:
-            envelope = self._envelope(family, record)
-        except EnvelopeError as error:
+    def _command(self, received: ReceivedCommand) -> None:
+        record, family, envelope, error = received.record, received.family, received.envelope, received.error
+        if envelope is None:
+            if not isinstance(error, EnvelopeError):
+                raise error or LookupError("no envelope")
             self._bury(record, Failure(error.code, error.message), error.reply_to, error.command_id)
             return
-        owner = partition_for(record.key or b"", rules.partitions)
-        if owner != self._partition:
-            self._forward(record, owner)
+        if received.owner != self._partition:
+            self._forward(record, received.owner)
             return
         is_question = family.commands.by_type[envelope.type].is_question
         if not is_question:
@@ -245,7 +230,13 @@ class Batch:
                 self.counts.repeated += 1
                 self._reply(envelope.reply_to, envelope.command_id, known)
                 return
-        decision = self._decide(family, envelope)
+        if error is None:
+            request = Request(received.command, envelope.key, self.clock, envelope.reply_to)
+            decision = family.machine.decide(request, self.overlay)
+        elif isinstance(error, FieldError):
+            decision = Decision().refuse(error.code, error.message)
+        else:
+            raise error
         answer = decision.answer
         self._take(family, envelope.key, decision, envelope.reply_to, envelope.command_id)
         if answer is not None and not is_question:
@@ -254,24 +245,6 @@ class Batch:
             self.counts.applied += 1  # Also a question that waits.
         else:
             self.counts.refused += 1
-
-    def _decide(self, family: Family, envelope: Envelope) -> Decision:
-        try:
-            command = family.commands.parse(envelope.body)
-        except FieldError as error:
-            return Decision().refuse(error.code, error.message)
-        request = Request(command, envelope.key, self.clock, envelope.reply_to)
-        return family.machine.decide(request, self.overlay)
-
-    def _envelope(self, family: Family, record: CommandRecord) -> Envelope:
-        return read_envelope(
-            family.commands,
-            record.key,
-            record.value,
-            record.headers,
-            self._rules.partitions,
-            self._rules.max_command_bytes,
-        )
 
     def _timer(self, timer: DueTimer) -> None:
         family = next((f for f in self._rules.families.values() if f.name == timer.family), None)
@@ -361,16 +334,6 @@ class Batch:
         record = CommandRecord(topic, self._partition, -1, self.clock, timer.key.encode(), None, ())
         named = failure._replace(message=f"timer {timer.name}: {failure.message}")
         self._bury(record, named, None, None)
-
-    def _reply_to(self, record: CommandRecord) -> tuple[ReplyAddress | None, str | None]:
-        """Where to say that a command failed, as far as that can be read."""
-        try:
-            envelope = self._envelope(self._rules.families[record.topic], record)
-        except EnvelopeError as error:
-            return error.reply_to, error.command_id
-        except Exception:
-            return None, None  # The bug that the dead letter tells of is in the reading itself.
-        return envelope.reply_to, envelope.command_id
 
 
 def _too_large(what: str, size: int, limit: int) -> str:

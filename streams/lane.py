@@ -17,8 +17,9 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from schemas.stored import LaneProgress
-from streams.batch import Batch, BatchCounts, LaneRules
+from streams.batch import Batch, BatchCounts
 from streams.lane_log import LaneLog
+from streams.lane_rules import LaneRules
 from streams.lane_tables import PROGRESS, TIMERS
 from streams.poison_search import PoisonSearch, UnwritableError
 from streams.ports import (
@@ -31,6 +32,7 @@ from streams.ports import (
     StoreFactory,
     StoreStamp,
 )
+from streams.receiving import receive, receive_all
 from streams.timers import NEVER
 
 _log = logging.getLogger(__name__)
@@ -212,7 +214,7 @@ class Lane:
             raise
 
     def _process(self, commands: Sequence[CommandRecord], timers_until: int | None) -> BatchCounts:
-        left = iter(commands)
+        left = receive_all(self._rules, commands)
         is_done = False
 
         def fill(batch: Batch) -> None:
@@ -245,7 +247,7 @@ class Lane:
 
         for command in commands:
             fire_due(command.timestamp)
-            counts.add(self._search.apply(command))
+            counts.add(self._search.apply(receive(self._rules, command)))
         if timers_until is not None:
             fire_due(timers_until)
         if not commands:

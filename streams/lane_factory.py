@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from agents.families import FAMILIES
-from streams.batch import LaneRules
 from streams.kafka_calls import LaneKafkaConfig
 from streams.kafka_cluster import KafkaLaneCluster
 from streams.lane import FaultLimits, Lane, RestoreProgress, Step
 from streams.lane_log import LaneLog
+from streams.lane_rules import LaneRules
 from streams.messaging.kafka_config import address_config
 from streams.ports import LaneCluster
 from streams.rocks_store import RocksStores

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from schemas.errors import ErrorCode
 from streams.batch import Batch, BatchCounts
-from streams.ports import CommandRecord, RecordsRefusedError
+from streams.ports import RecordsRefusedError
+from streams.receiving import ReceivedCommand
 
 Transact = Callable[[Callable[[Batch], None]], BatchCounts]
 
@@ -43,13 +44,14 @@ class PoisonSearch:
         """A batch of so many commands cannot be written; one of them, or a timer, is poison."""
         self._suspects = max(commands, 1)
 
-    def apply(self, command: CommandRecord) -> BatchCounts:
+    def apply(self, command: ReceivedCommand) -> BatchCounts:
         """Commit one command, of which no timer is due before."""
 
         def refuse(batch: Batch, code: ErrorCode, message: str) -> None:
             batch.refuse(command, code, message)
 
-        counts = self._alone((command.topic, command.offset), lambda batch: batch.apply(command), refuse)
+        record = command.record
+        counts = self._alone((record.topic, record.offset), lambda batch: batch.apply(command), refuse)
         self._suspects = max(0, self._suspects - 1)
         return counts
 

@@ -22,10 +22,10 @@ from agents.run.tables import EVENTS, HEADS
 from schemas import dead_letters, envelope
 from schemas.errors import ErrorCode
 from schemas.run_commands import RUN_COMMANDS
-from streams import batch as batch_module
-from streams.batch import LaneRules
+from streams import receiving
 from streams.lane import FaultLimits, Lane
 from streams.lane_log import LaneLog
+from streams.lane_rules import LaneRules
 from streams.ports import CommandRecord, OutRecord, RecordsRefusedError
 from streams.rocks_store import RocksStores
 from streams.settings import Settings
@@ -173,7 +173,7 @@ def test_a_bug_in_reading_costs_one_command(tmp_path: Path, monkeypatch: pytest.
             raise RecursionError("a planted bug")
         return read(commands, key, *args, **limits)
 
-    monkeypatch.setattr(batch_module, "read_envelope", buggy)
+    monkeypatch.setattr(receiving, "read_envelope", buggy)
     lane = MemoryLane(tmp_path)
     for run_id in ("before", "poison", "after"):
         lane.send("run.cancel", run_id)

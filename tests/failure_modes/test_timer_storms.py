@@ -12,9 +12,10 @@ from typing import Any
 from agents.families import Family
 from agents.machine import Decision, FiredTimer, Request, View
 from schemas.run_commands import RUN_COMMANDS
-from streams.batch import MAX_TIMERS_AT_ONCE, LaneRules
+from streams.batch import MAX_TIMERS_AT_ONCE
 from streams.lane import FaultLimits, Lane, Step
 from streams.lane_log import LaneLog
+from streams.lane_rules import LaneRules
 from streams.ports import CommandRecord
 from streams.rocks_store import RocksStores
 from tests.contract.bare_client import command

@@ -13,8 +13,10 @@ from agents.families import FAMILIES
 from agents.tables import Table
 from schemas.stored import LaneProgress
 from streams import lane_tables
-from streams.batch import Batch, BatchCounts, LaneRules
+from streams.batch import Batch, BatchCounts
+from streams.lane_rules import LaneRules
 from streams.ports import CommandRecord, OutRecord, StoreStamp
+from streams.receiving import receive
 from streams.timers import NEVER
 from tests.fuzz.mutations import Draft
 from tests.fuzz.odd_values import PARTITION, PARTITIONS
@@ -123,7 +125,7 @@ class FuzzedLane:
 
     def _apply(self, record: CommandRecord) -> Fed:
         outputs, counts = len(self._batch.outputs), _numbers(self._batch.counts)
-        self._batch.apply(record)
+        self._batch.apply(receive(self._rules, record))
         return Fed(record, _outcome(counts, self._batch.counts), self._batch.outputs[outputs:], [])
 
     def _begin(self) -> None:

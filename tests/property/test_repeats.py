@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from schemas.stored import LaneProgress
 from streams import repeats
-from streams.batch import Batch, LaneRules
+from streams.batch import Batch
+from streams.lane_rules import LaneRules
 from streams.lane_tables import ANSWERS
 from streams.ports import CommandRecord, StateStore
+from streams.receiving import receive
 from streams.timers import NEVER
 from tests.run_lane import RUN_FAMILY
 
@@ -81,7 +83,7 @@ def test_an_id_is_known_until_so_many_newer_ones_came(
             if number not in remembered[-LIMIT:]:
                 remembered.append(number)
                 applied.append(str(offset))
-            batch.apply(append(offset, number))
+            batch.apply(receive(lane_rules(), append(offset, number)))
             offset += 1
         events = [json.loads(output.value or b"") for output in batch.outputs if output.topic == "run-events"]
         assert [event["line"] for event in events] == applied

@@ -10,6 +10,7 @@ from schemas.errors import ErrorCode
 from streams import lane as lane_module
 from streams.batch import Batch
 from streams.ports import CommandRecord
+from streams.receiving import ReceivedCommand
 from streams.timers import DueTimer
 
 
@@ -60,17 +61,19 @@ class RecordingBatch(Batch):
         # Kept with the store, so that both go together.
         args[2].batch = self
 
-    def apply(self, record: CommandRecord) -> None:
+    def apply(self, received: ReceivedCommand) -> None:
         """See `Batch`."""
+        record = received.record
         is_new = record.offset > self.watermarks.get(record.topic, -1)
-        super().apply(record)
+        super().apply(received)
         if is_new:
             self.actions.append(Applied(record))
 
-    def refuse(self, record: CommandRecord, code: ErrorCode, message: str) -> None:
+    def refuse(self, received: ReceivedCommand, code: ErrorCode, message: str) -> None:
         """See `Batch`."""
+        record = received.record
         is_new = record.offset > self.watermarks.get(record.topic, -1)
-        super().refuse(record, code, message)
+        super().refuse(received, code, message)
         if is_new:
             self.actions.append(Refused(record))
 

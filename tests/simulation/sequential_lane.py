@@ -19,8 +19,8 @@ from schemas.commands import FieldError
 from schemas.envelope import EnvelopeError, read_envelope
 from schemas.errors import ErrorCode
 from schemas.replies import ReplyAddress
-from streams.batch import LaneRules
 from streams.lane_records import dead_letter_record, forwarded_record, reply_record
+from streams.lane_rules import LaneRules
 from streams.partitioner import partition_for
 from streams.ports import CommandRecord, OutRecord
 from tests.simulation.failing_machine import hits_a_bug

@@ -22,7 +22,7 @@ import pytest
 from agents.families import FAMILIES, Family
 from schemas.topics import DEAD_LETTERS, EXCLUSIVE_TOPICS, STATE_CHANGELOG
 from streams import healing, lane_host
-from streams.batch import LaneRules
+from streams.lane_rules import LaneRules
 from streams.metrics import Metrics
 from streams.ports import OutRecord
 from tests.simulation.chaos import Chaos

@@ -10,9 +10,11 @@ from typing import Any
 from agents.families import FAMILIES
 from schemas.stored import LaneProgress
 from schemas.topics import RATE_COMMANDS, RUN_COMMANDS
-from streams.batch import Batch, LaneRules
+from streams.batch import Batch
+from streams.lane_rules import LaneRules
 from streams.partitioner import partition_for
 from streams.ports import CommandRecord, StoreStamp
+from streams.receiving import receive
 from streams.timers import NEVER
 from streams.verify.cut import RepeatLimits
 from tests.simulation.memory_store import MemoryStore, MemoryStores
@@ -102,17 +104,16 @@ class Deployment:
 
             def apply(batch: Batch, lane: _Lane = lane) -> None:
                 for topic, record in self._waiting(lane)[:most]:
-                    batch.apply(
-                        CommandRecord(
-                            topic,
-                            lane.partition,
-                            record.at,
-                            record.time,
-                            record.own_key,
-                            record.own_value,
-                            record.own_headers,
-                        )
+                    command = CommandRecord(
+                        topic,
+                        lane.partition,
+                        record.at,
+                        record.time,
+                        record.own_key,
+                        record.own_value,
+                        record.own_headers,
                     )
+                    batch.apply(receive(self._rules, command))
 
             self._transact(lane, apply)
 
