@@ -19,12 +19,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
+from operator import index
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from schemas.errors import ErrorCode
+from schemas.rate_commands import MAX_WAIT_MS
 from schemas.rate_results import AcquireResult
-from schemas.rate_rules import RateRule
+from schemas.rate_rules import MAX_PERMITS, RateRule
 from streams.client_errors import CommandNotDelivered, CommandRefused, CommandTimeout
 from streams.rate_calls import RateCalls
 from streams.retry_after import retry_after_s
@@ -38,9 +40,14 @@ _log = logging.getLogger(__name__)
 _BLOCK_TARGET_S = 0.5
 """A block that was used up sooner makes the next one larger."""
 _ASK_MS = 10_000
-"""So long one command waits in the bucket's queue; then the next one does."""
+"""So long the first command of a call waits in the bucket's queue, and each further one twice as long: what takes many
+permits would lose its turn before they have come back."""
+_CLOSE_S = 15.0
+"""Longest time for giving back: what is not given back by then runs out by itself."""
 _MARGIN = 0.1
 """The last part of a block's life is not used, so that it is settled before it runs out."""
+_RULES_S = 10.0
+"""How old may be what is known of the stored rules: whether they bound concurrency."""
 _PAUSE_S = 0.5
 _ATTEMPTS = 3
 _RENEWALS_PER_LEASE = 3
@@ -76,6 +83,14 @@ class _Block:
     is_settled: bool = False
 
 
+@dataclass(frozen=True)
+class _Lease:
+    """The lease of one call."""
+
+    lease_id: str
+    fencing_number: int
+
+
 @dataclass(eq=False)
 class _Waiter:
     cost: int
@@ -103,7 +118,8 @@ class RateLimiter:
         max_waiting: int = 10_000,
         estimates: bool = False,
     ) -> None:
-        """`rules` None: those that are stored for the bucket. `run_id`: for which run, for a fair share.
+        """`rules` None: those that are stored for the bucket; whether they bound concurrency is asked again every 10 s.
+        `run_id`: for which run, for a fair share.
 
         `max_block`: most permits in one block; 1 or more. `block_s`: how long a block lasts, 1 or more: so long after
         `penalize` others may still use theirs. `lease_s`: where `max_concurrency` bounds calls, how long
@@ -121,12 +137,16 @@ class RateLimiter:
         self._lease_ms = int(lease_s * 1000)
         self._max_waiting = max_waiting
         self._estimates = estimates
-        self._has_concurrency: bool | None = None
-        if rules is not None:
-            self._has_concurrency = any(rule.limit.concurrency for rule in rules)
+        self._has_concurrency = rules is not None and any(rule.limit.concurrency for rule in rules)
+        self._known_until = float("-inf") if rules is None else float("inf")
+        """Until when `_has_concurrency` counts, by the clock of the event loop."""
+        self._learning: asyncio.Task[None] | None = None
         self._block: _Block | None = None
         self._size = 1
+        self._asks_ms = _ASK_MS
         self._waiters: deque[_Waiter] = deque()
+        self._leasing: set[asyncio.Task[_Lease | None]] = set()
+        """Of calls that wait for a lease of their own."""
         self._refilling: asyncio.Task[None] | None = None
         self._settling: set[asyncio.Task[None]] = set()
         self._away_until = 0.0
@@ -136,7 +156,7 @@ class RateLimiter:
     @property
     def waiting(self) -> int:
         """How many calls wait for permits here."""
-        return len(self._waiters)
+        return len(self._waiters) + len(self._leasing)
 
     @property
     def block_size(self) -> int:
@@ -150,25 +170,27 @@ class RateLimiter:
         Raises `TimeoutError`, `RateLimited` when too many wait here, `CommandRefused` when it can never be granted
         (`RATE_NEVER_GRANTED`) or the bucket has no rules, and what the client raises when the coordinator is away.
         """
-        if cost < 1:
-            raise ValueError(f"a call costs 1 permit or more, not {cost}")
+        cost = index(cost)
+        if not 1 <= cost <= MAX_PERMITS:
+            raise ValueError(f"a call costs 1 to {MAX_PERMITS:,} permits, not {cost:,}")
         permit = Permit(cost, cost)
-        if await self._is_bounded():
-            async with asyncio.timeout(timeout):
-                lease_id, fencing_number = await self._lease_one(cost)
-            renewing = asyncio.create_task(self._keep(lease_id, fencing_number, permit))
+        async with asyncio.timeout(timeout):
+            held = await (self._lease_one(cost) if await self._is_bounded() else self._take(cost))
+        if isinstance(held, _Block):
             try:
                 yield permit
             finally:
-                renewing.cancel()
-                self._end_lease(lease_id, fencing_number, permit)
+                self._correct(held, permit)
             return
-        async with asyncio.timeout(timeout):
-            block = await self._take(cost)
+        renewing = asyncio.create_task(self._keep(held, permit)) if held is not None else None
         try:
             yield permit
         finally:
-            self._correct(block, permit)
+            if held is None or renewing is None:
+                self._owed += max(0, permit.used - cost)
+            else:
+                renewing.cancel()
+                self._end_lease(held, permit)
 
     def limited(self, cost: int = 1) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
         """Decorator: each call of the async function takes a permit first."""
@@ -206,10 +228,21 @@ class RateLimiter:
         for waiter in self._waiters:
             waiter.block.cancel()
         self._waiters.clear()
+        if self._learning is not None:
+            self._learning.cancel()
+        for task in self._leasing:
+            task.cancel()
+        await asyncio.gather(*self._leasing, return_exceptions=True)
         if self._block is not None:
             self._settle_block(self._block)
             self._block = None
-        await asyncio.gather(*self._settling, return_exceptions=True)
+        if self._owed:
+            owed, self._owed = self._owed, 0
+            self._later(self._charge(owed))
+        if self._settling:
+            _, late = await asyncio.wait(self._settling, timeout=_CLOSE_S)
+            for task in late:
+                task.cancel()
 
     async def __aenter__(self) -> Self:
         return self
@@ -220,10 +253,18 @@ class RateLimiter:
         await self.close()
 
     async def _is_bounded(self) -> bool:
-        if self._has_concurrency is None:
-            stored = await self._client.get_rate_rules(self.bucket_id, attempts=_ATTEMPTS)
-            self._has_concurrency = any(rule.max_concurrency for rule in stored.rules)
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._known_until:
+            if self._learning is None or self._learning.done():
+                self._learning = loop.create_task(self._learn())
+            await asyncio.shield(self._learning)
         return self._has_concurrency
+
+    async def _learn(self) -> None:
+        begun = asyncio.get_running_loop().time()
+        stored = await self._client.get_rate_rules(self.bucket_id, attempts=_ATTEMPTS)
+        self._has_concurrency = any(rule.max_concurrency for rule in stored.rules)
+        self._known_until = begun + _RULES_S
 
     async def _take(self, cost: int) -> _Block:
         """Take permits from the block, or wait until a later one has them."""
@@ -234,11 +275,7 @@ class RateLimiter:
             if not block.left:
                 self._used_up(block)
             return block
-        if len(self._waiters) >= self._max_waiting:
-            raise RateLimited(
-                f"{len(self._waiters)} calls wait for permits of {self.bucket_id!r} in this process already",
-                "make fewer calls at a time, or raise the limiter's max_waiting",
-            )
+        self._check_room()
         waiter = _Waiter(cost, loop.create_future())
         self._waiters.append(waiter)
         if self._refilling is None or self._refilling.done():
@@ -252,6 +289,13 @@ class RateLimiter:
                 # The permits came at the last moment: the call is not made.
                 self._correct(waiter.block.result(), Permit(cost, 0))
             raise
+
+    def _check_room(self) -> None:
+        if self.waiting >= self._max_waiting:
+            raise RateLimited(
+                f"{self.waiting} calls wait for permits of {self.bucket_id!r} in this process already",
+                "make fewer calls at a time, or raise the limiter's max_waiting",
+            )
 
     async def _refill(self) -> None:
         """Lease blocks for as long as somebody waits."""
@@ -282,7 +326,7 @@ class RateLimiter:
                     requested=max(first, wanted, self._size),
                     minimum=first,
                     run_id=self._run_id,
-                    timeout_ms=_ASK_MS,
+                    timeout_ms=self._asks_ms,
                     lease_ms=self._block_ms,
                     attempts=_ATTEMPTS,
                 )
@@ -296,7 +340,9 @@ class RateLimiter:
                 waiter.block.set_exception(refusal)
             return
         if given is None or given.lease_id is None:
+            self._asks_ms = min(2 * self._asks_ms, MAX_WAIT_MS)
             return
+        self._asks_ms = _ASK_MS
         deadline = begun + ((given.valid_ms or 0) - _MARGIN * self._block_ms) / 1000
         block = _Block(given.lease_id, given.granted, given.granted - self._owed, begun, deadline)
         self._owed = 0
@@ -354,7 +400,7 @@ class RateLimiter:
         What is left serves the next calls. What is missing in a block that is settled is taken from the next one.
         """
         block.running -= 1
-        difference = permit.cost - permit.used
+        difference = permit.cost - max(0, permit.used)
         if block.is_settled:
             self._owed += max(0, -difference)
             return
@@ -366,9 +412,24 @@ class RateLimiter:
         if not block.running:
             self._settle_block(block)
 
-    async def _lease_one(self, cost: int) -> tuple[str, int]:
-        """A lease for one call."""
-        loop = asyncio.get_running_loop()
+    async def _lease_one(self, cost: int) -> _Lease | None:
+        """A lease for one call; None: permits without one, for the stored rules bound concurrency no more."""
+        self._check_room()
+        leasing = asyncio.get_running_loop().create_task(self._leased(cost))
+        self._leasing.add(leasing)
+        leasing.add_done_callback(self._leasing.discard)
+        try:
+            return await leasing
+        except asyncio.CancelledError:
+            if leasing.done() and not leasing.cancelled() and not leasing.exception():
+                # The lease came at the last moment: the call is not made.
+                lease = leasing.result()
+                if lease is not None:
+                    self._later(self._settle(lease.lease_id, 0))
+            raise
+
+    async def _leased(self, cost: int) -> _Lease | None:
+        loop, asks_ms = asyncio.get_running_loop(), _ASK_MS
         while True:
             await asyncio.sleep(max(0.0, self._away_until - loop.time()))
             given = await self._granted(
@@ -378,15 +439,20 @@ class RateLimiter:
                     requested=cost,
                     minimum=cost,
                     run_id=self._run_id,
-                    timeout_ms=_ASK_MS,
+                    timeout_ms=asks_ms,
                     lease_ms=self._lease_ms,
                     attempts=_ATTEMPTS,
                 )
             )
-            if given is not None and given.lease_id is not None and given.fencing_number is not None:
-                return given.lease_id, given.fencing_number
+            if given is None:
+                asks_ms = min(2 * asks_ms, MAX_WAIT_MS)
+            elif given.lease_id is not None and given.fencing_number is not None:
+                return _Lease(given.lease_id, given.fencing_number)
+            else:
+                self._known_until = min(self._known_until, loop.time())
+                return None
 
-    async def _keep(self, lease_id: str, fencing_number: int, permit: Permit) -> None:
+    async def _keep(self, lease: _Lease, permit: Permit) -> None:
         """Renew the lease of a call again and again while the call lasts."""
         pause_s = renewal_s = self._lease_ms / 1000 / _RENEWALS_PER_LEASE
         while True:
@@ -394,8 +460,8 @@ class RateLimiter:
             try:
                 renewal = await self._client.renew_lease(
                     self.bucket_id,
-                    lease_id,
-                    fencing_number,
+                    lease.lease_id,
+                    lease.fencing_number,
                     lease_ms=self._lease_ms,
                     timeout=max(1.0, renewal_s),
                 )
@@ -432,17 +498,27 @@ class RateLimiter:
         if given.lease_id is not None:
             await self._settle(given.lease_id, 0)
 
-    def _end_lease(self, lease_id: str, fencing_number: int, permit: Permit) -> None:
+    def _end_lease(self, lease: _Lease, permit: Permit) -> None:
         if permit.used == permit.cost:
-            self._later(self._release(lease_id, fencing_number))
+            self._later(self._release(lease))
         else:
-            self._later(self._settle(lease_id, permit.used))
+            self._later(self._settle(lease.lease_id, permit.used))
 
-    async def _release(self, lease_id: str, fencing_number: int) -> None:
-        await self._client.release_lease(self.bucket_id, lease_id, fencing_number, attempts=_ATTEMPTS)
+    async def _release(self, lease: _Lease) -> None:
+        await self._client.release_lease(
+            self.bucket_id, lease.lease_id, lease.fencing_number, attempts=_ATTEMPTS
+        )
 
     async def _settle(self, lease_id: str, used: int) -> None:
         await self._client.settle_permits(self.bucket_id, used, lease_id=lease_id, attempts=_ATTEMPTS)
+
+    async def _charge(self, owed: int) -> None:
+        """Charge permits that calls have used beyond what they took, when no block is to come."""
+        given = await self._client.lease_permits(
+            self.bucket_id, self._rules, requested=1, lease_ms=self._block_ms, attempts=_ATTEMPTS
+        )
+        if given.lease_id is not None:
+            await self._settle(given.lease_id, owed)
 
     def _later(self, work: Awaitable[None]) -> None:
         async def done() -> None:

@@ -183,7 +183,7 @@ def test_what_can_never_be_granted_is_refused_and_others_go_on() -> None:
         assert isinstance(refused, CommandRefused)
         assert refused.code == "RATE_NEVER_GRANTED"
         assert called == "yes"
-        with pytest.raises(ValueError, match="1 permit or more"):
+        with pytest.raises(ValueError, match="costs 1 to 1,000,000,000,000 permits"):
             async with limiter.permit(0):
                 pass
         await limiter.close()
@@ -257,6 +257,138 @@ def test_stored_rules_are_used_when_none_are_given() -> None:
         async with limiter.permit():
             pass
         await limiter.close()
+
+    run_virtually(work)
+
+
+def test_limiters_follow_when_the_stored_rules_begin_and_cease_to_bound_concurrency() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        server, limiter = limiter_of(loop, None)
+        client = VirtualCalls(server, Random(3))
+        free = RateRule(rule_id="r", requests_per_window=1000, window_ms=60_000)
+        running = most = 0
+
+        async def call() -> None:
+            nonlocal running, most
+            async with limiter.permit():
+                running += 1
+                most = max(most, running)
+                await asyncio.sleep(0.5)
+                running -= 1
+
+        await client.put_rate_rules("b", [free])
+        await asyncio.gather(*(call() for _ in range(6)))
+        assert most == 6
+        await client.put_rate_rules("b", [free.model_copy(update={"max_concurrency": 2})])
+        await asyncio.sleep(10)
+        most = 0
+        await asyncio.gather(*(call() for _ in range(6)))
+        assert most == 2
+        await client.put_rate_rules("b", [free])
+        most = 0
+        await asyncio.gather(*(call() for _ in range(6)))
+        await limiter.close()
+        assert most == 6
+        assert server.lane.peek()["rules"][0]["used"] == 18
+
+    run_virtually(work)
+
+
+def test_calls_that_wait_for_leases_are_counted_and_cancelled_too() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        rule = RateRule(rule_id="r", requests_per_window=100, window_ms=1000, max_concurrency=1)
+        server, limiter = limiter_of(loop, rule, max_waiting=2)
+
+        async def call() -> None:
+            async with limiter.permit():
+                pass
+
+        async with limiter.permit():
+            waiting = [loop.create_task(call()) for _ in range(2)]
+            await asyncio.sleep(1)
+            assert limiter.waiting == 2
+            with pytest.raises(RateLimited, match="2 calls wait"):
+                await call()
+        assert await asyncio.gather(*waiting) == [None, None]
+        async with limiter.permit():
+            waiting = [loop.create_task(call()) for _ in range(2)]
+            await asyncio.sleep(1)
+            closing = loop.create_task(limiter.close())
+            assert [type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)] == [
+                asyncio.CancelledError
+            ] * 2
+        await closing
+        assert server.lane.peek()["leases"] == 0
+
+    run_virtually(work)
+
+
+def test_a_call_that_costs_much_gets_its_turn_among_calls_that_cost_little() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        rule = RateRule(rule_id="r", requests_per_window=30, window_ms=60_000, kind="bucket")
+        server, dear = limiter_of(loop, rule, run_id="dear")
+        cheap = [RateLimiter(VirtualCalls(server, Random(n)), "b", [rule], run_id=f"{n}") for n in range(4)]
+
+        async def calls(limiter: RateLimiter) -> None:
+            while True:
+                async with limiter.permit():
+                    pass
+
+        busy = [loop.create_task(calls(limiter)) for limiter in cheap]
+        await asyncio.sleep(5)
+        async with dear.permit(20, timeout=600):
+            pass
+        for task in busy:
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
+
+    run_virtually(work)
+
+
+def test_what_was_used_beyond_is_charged_when_no_call_follows_and_nobody_uses_less_than_nothing() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        server, limiter = limiter_of(loop, PLENTY)
+        async with limiter.permit(4) as permit:
+            permit.used = 9
+        await limiter.close()
+        assert server.lane.peek()["rules"][0]["used"] == 9
+        server, limiter = limiter_of(loop, SCARCE, estimates=True)
+        async with limiter.permit(4) as permit:
+            permit.used = -4
+        async with limiter.permit(4):
+            pass
+        with pytest.raises(TimeoutError):
+            async with limiter.permit(4, timeout=1):
+                pass
+        await limiter.close()
+
+    run_virtually(work)
+
+
+@pytest.mark.parametrize("cost", [1.5, float("nan"), 10**13])
+def test_a_cost_that_no_block_can_have_is_refused_at_once(cost: Any) -> None:
+    async def work(loop: VirtualLoop) -> None:
+        server, limiter = limiter_of(loop, PLENTY)
+        with pytest.raises((TypeError, ValueError)):
+            async with limiter.permit(cost, timeout=5):
+                pass
+        assert server.commands == []
+
+    run_virtually(work)
+
+
+def test_a_call_waits_no_longer_than_it_wants_when_nobody_tells_the_stored_rules() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        calls = VirtualCalls(VirtualServer(loop), Random(1))
+        calls.is_dead = True
+
+        async def call() -> None:
+            async with RateLimiter(calls, "b").permit(timeout=2):
+                pass
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(call(), 60)
+        assert loop.time() < 3
 
     run_virtually(work)
 
