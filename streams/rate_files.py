@@ -10,6 +10,7 @@ buckets:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -29,6 +30,9 @@ from streams.user_errors import UserError
 
 _TOP = "buckets"
 _MOST_SHOWN = 20
+_INTEGER = "tag:yaml.org,2002:int"
+_SCALARS = {f"tag:yaml.org,2002:{name}" for name in ("str", "bool", "float", "null")} | {_INTEGER}
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]{0,99})")
 
 
 class RulesFileError(UserError):
@@ -44,10 +48,6 @@ class RulesFileError(UserError):
             exit_code=2,
         )
         self.problems = problems
-
-
-class _NoValueError(Exception):
-    """What stands in the file is YAML that no rule has, such as a tag."""
 
 
 class _FileRule(RateRule):
@@ -66,10 +66,15 @@ def read_rules(text: str, file: str) -> dict[str, list[RateRule]]:
     """Bucket id -> its rules. Raises `RulesFileError`; `file` is what it calls the text."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark is not None else ""
-        raise RulesFileError(file, [f"{where}not YAML: {getattr(error, 'problem', None) or error}"]) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        problem = f"line {line}: not YAML: the character {chr(error.character)!a} may not stand here"
+        raise RulesFileError(file, [problem]) from None
+    except yaml.MarkedYAMLError as error:
+        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark is not None else ""
+        raise RulesFileError(file, [f"{where}not YAML: {error.problem}"]) from None
+    except RecursionError:
+        raise RulesFileError(file, ["lists or mappings are nested too deeply"]) from None
     problems: list[str] = []
     found: dict[str, list[RateRule]] = {}
     for bucket, rules in _buckets(root, problems):
@@ -94,10 +99,10 @@ def _buckets(root: Any, problems: list[str]) -> Iterator[tuple[str, Any]]:
             problems.append(f"{_line(buckets)}{_TOP}: bucket ids with their rules should stand here")
             continue
         for name, rules in _members(buckets, _TOP, problems):
-            if 1 <= len(name.value.encode()) <= MAX_KEY_BYTES:
+            if 1 <= _bytes_of(name.value) <= MAX_KEY_BYTES:
                 yield name.value, rules
             else:
-                problems.append(f"{_line(name)}{_TOP}: a bucket id has 1 to {MAX_KEY_BYTES} bytes")
+                problems.append(f"{_line(name)}{_TOP}: a bucket id has 1 to {MAX_KEY_BYTES} bytes of UTF-8")
 
 
 def _rules(node: Any, bucket: str, problems: list[str]) -> Iterator[RateRule]:
@@ -116,11 +121,16 @@ def _rules(node: Any, bucket: str, problems: list[str]) -> Iterator[RateRule]:
             continue
         members = _members(item, where, problems)
         lines = {name.value: name for name, _ in members}
+        wrong = [
+            f"{_line(value)}{where}.{name.value}: neither text nor a decimal number"
+            for name, value in members
+            if not _is_plain(value)
+        ]
+        if wrong:
+            problems.extend(wrong)
+            continue
         try:
             rule = _FileRule.model_validate({name.value: _value(value) for name, value in members})
-        except _NoValueError as error:
-            problems.append(f"{_line(item)}{where}: {error}")
-            continue
         except ValidationError as error:
             for each in error.errors(include_url=False, include_input=False):
                 field = str(each["loc"][0])
@@ -151,17 +161,27 @@ def _members(node: yaml.MappingNode, where: str, problems: list[str]) -> list[tu
     return found
 
 
-def _value(node: Any) -> Any:
-    """The plain value of a node."""
+def _is_plain(node: Any) -> bool:
+    """Whether it is text, or what YAML and a reader take for the same number: not 0600 (384) nor 1:30 (90)."""
+    if not isinstance(node, yaml.ScalarNode) or node.tag not in _SCALARS:
+        return False
+    return node.tag != _INTEGER or _DECIMAL.fullmatch(node.value) is not None
+
+
+def _value(node: yaml.ScalarNode) -> Any:
     loader = yaml.SafeLoader("")
     try:
-        return loader.construct_object(node, deep=True)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError):
-        raise _NoValueError(
-            f"the value in line {node.start_mark.line + 1} is neither text nor a number"
-        ) from None
+        return loader.construct_object(node)
     finally:
         loader.dispose()
+
+
+def _bytes_of(name: str) -> int:
+    """The length in UTF-8; 0 when it is no Unicode text, for YAML takes halves of characters."""
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError:
+        return 0
 
 
 def _line(node: Any) -> str:

@@ -65,6 +65,18 @@ def test_a_right_file_is_read() -> None:
         ("org:none: []", "org:none: [1]", "line 8: org:none[0]: a rule has fields"),
         ("org:none: []", "org:openai: []", "line 8: buckets.org:openai: stands here twice"),
         ("org:none: []", "'': []", "line 8: buckets: a bucket id has 1 to 512 bytes"),
+        ("org:none: []", '"a\\ud800": []', "line 8: buckets: a bucket id has 1 to 512 bytes of UTF-8"),
+        ("org:none: []", "'a\0': []", "line 8: not YAML: the character '\\x00' may not stand here"),
+        ("windowMs: 60000", "windowMs: 1:30", "line 5: org:openai[0].windowMs: neither text nor a decimal"),
+        ("windowMs: 60000", "windowMs: 0600", "line 5: org:openai[0].windowMs: neither text nor a decimal"),
+        ("ruleId: rpm", "ruleId: &a [*a]", "line 3: org:openai[0].ruleId: neither text nor a decimal number"),
+        (
+            "ruleId: rpm",
+            "ruleId: !own rpm",
+            "line 3: org:openai[0].ruleId: neither text nor a decimal number",
+        ),
+        ("windowMs: 60000", f"windowMs: {'9' * 5000}", "line 5: org:openai[0].windowMs: "),
+        ("org:none: []", f"org:none: {'[' * 3000}{']' * 3000}", "nested too deeply"),
         ("buckets:", "bucket:", "line 1: bucket: not known here, only `buckets` is"),
         ("ruleId: rpm", "ruleId: [", "line 5: not YAML"),
         (
