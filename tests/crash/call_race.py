@@ -1,7 +1,7 @@
 """Claimers that compete for the calls of a few runs while workers are killed; judged by the topics alone.
 
 `python -m tests.crash.call_race --claimers 64 --calls 10000 --kills 20` runs a long one on the broker that
-`RUNLANE_BROKERS` names, and prints what came of it.
+`RUNLANE_BROKERS` names, or on the running local one, and prints what came of it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from schemas.call_results import AwaitResult, ClaimResult
 from streams import topic_admin
+from streams.broker.local_broker import resolve_brokers
 from streams.client import RunlaneClient
 from streams.client_errors import CommandRefused
 from streams.settings import Settings
@@ -145,7 +146,7 @@ async def run_race(
 
 def verdict_of(settings: Settings, calls: list[CallName]) -> Verdict:
     """Read the topics to their ends, and judge."""
-    reader = TopicReader(settings.brokers or "", {name: settings.name(name) for name in TOPICS})
+    reader = TopicReader(resolve_brokers(settings), {name: settings.name(name) for name in TOPICS})
     try:
         rows = {}
         for topic in TOPICS:
@@ -170,7 +171,7 @@ def main() -> None:
     with ExitStack() as stack:
         stack.callback(topic_admin.delete, settings)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="race-")))
-        worker = stack.enter_context(WorkerProcess(settings.brokers or "", settings.prefix, folder))
+        worker = stack.enter_context(WorkerProcess(resolve_brokers(settings), settings.prefix, folder))
         worker.start().wait_ready()
         started = time.monotonic()
         race = asyncio.run(run_race(settings, worker, **vars(given)))
