@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError, Future
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, TypeVar
@@ -83,6 +84,13 @@ class CallExecution:
         self._reporter = reporter
         self._keeper = keeper
         self._limits = limits
+        self._entering: set[asyncio.Task[Any]] = set()
+        """Calls of plain functions that wait for permits."""
+
+    def stop(self) -> None:
+        """The run is over: calls of plain functions that wait for permits are not executed."""
+        for task in self._entering:
+            task.cancel()
 
     async def call(
         self,
@@ -156,29 +164,52 @@ class CallExecution:
         """See `SyncRunContext.call`: `execute` is plain and executed by this thread, which is not the loop's."""
         if is_async(execute):
             raise TypeError(f"{execute!r} is async: it can be called from an async run function only")
+        entering: Future[None] | None = None
+
+        def stop(code: str) -> None:
+            if not self._reporter.is_over(code) and entering is not None:
+                entering.cancel()
+
         begin = self.begin(
             tool_id,
             value,
             lease_s=lease_s,
             input_hash=input_hash,
-            on_lost=lambda code: _in_loop(loop, self._reporter.is_over, code),
+            on_lost=lambda code: _in_loop(loop, stop, code),
         )
         begun = asyncio.run_coroutine_threadsafe(begin, loop).result()
         if not isinstance(begun, Lease):
             return unwrap(tool_id, begun)
         permit = AsyncExitStack()
-        entering = permit.enter_async_context(self._limits.permit(bucket, cost))
+        entering = asyncio.run_coroutine_threadsafe(self._enter(permit, begun, bucket, cost), loop)
         try:
-            asyncio.run_coroutine_threadsafe(entering, loop).result()
-        except Exception:
+            entering.result()
+        except BaseException as error:
             asyncio.run_coroutine_threadsafe(self.give_back(begun), loop).result()
-            raise
+            if not isinstance(error, CancelledError):
+                raise
+            if begun.lost is not None and self._reporter.over is None:
+                raise LeaseLost(begun, begun.lost) from None
+            raise RunStopped(self._reporter.over or "CLOSED") from None
         try:
             outcome = Outcome(value=execute(value))
         except BaseException as error:
             outcome = Outcome(error=error)
         asyncio.run_coroutine_threadsafe(permit.aclose(), loop).result()
         return asyncio.run_coroutine_threadsafe(self.finish(begun, outcome, on_failure), loop).result()
+
+    async def _enter(self, permit: AsyncExitStack, lease: Lease, bucket: str | None, cost: int) -> None:
+        """Wait for the permits of a plain function's call; cancelled when it shall not be executed."""
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        self._entering.add(task)
+        try:
+            await permit.enter_async_context(self._limits.permit(bucket, cost))
+        finally:
+            self._entering.discard(task)
+        if self._reporter.over is not None or lease.lost is not None:
+            await permit.aclose()
+            raise asyncio.CancelledError
 
     async def begin(
         self,

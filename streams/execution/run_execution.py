@@ -151,5 +151,6 @@ class RunExecution:
 
     def _on_over(self, code: str) -> None:
         # A plain function cannot be interrupted: its next report raises, and its slot stays taken until then.
+        self._services.calls.stop()
         if self._call is not None and is_async(self._functions[self.dispatch.name]):
             self._call.cancel()

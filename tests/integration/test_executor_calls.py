@@ -17,7 +17,7 @@ from schemas.terminals import TerminalState
 from streams.client import RunlaneClient
 from streams.client_errors import CommandRefused
 from streams.execution.json_values import hash_input
-from streams.executor import CallFailed, Executor, RunContext, SyncRunContext
+from streams.executor import CallFailed, Executor, RunContext, RunStopped, SyncRunContext
 from streams.settings import Settings
 from tests.integration.executor_process import ExecutorProcess
 from tests.serving import served
@@ -355,3 +355,41 @@ async def test_calls_take_permits_of_a_bucket_and_results_that_are_there_take_no
     states = {entry.input_hash: entry.state for entry in (await client.list_calls(run_id)).entries}
     assert [states.pop(hash_input(number)) for number in (1, 2, 3)] == ["published", "published", "released"]
     assert "failed" not in states.values()
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_a_call_that_waits_for_a_permit_is_not_executed_when_its_run_has_ended(
+    settings: Settings, client: RunlaneClient, app: Executor, group: str, is_plain: bool
+) -> None:
+    name, run_id, bucket, executed = new_name(), new_name(), f"org:{new_name()}", []
+    hour = RateRule(rule_id="hour", requests_per_window=1, window_ms=3_600_000)
+    await client.put_rate_rules(bucket, [hour])
+    await client.acquire_permits(bucket, [hour])
+    stopped: list[type[BaseException]] = []
+
+    async def function(context: RunContext) -> None:
+        try:
+            await context.call("tool", 1, executed.append, bucket=bucket)
+        except BaseException as error:
+            stopped.append(type(error))
+            raise
+
+    def plain_function(context: SyncRunContext) -> None:
+        try:
+            context.call("tool", 1, executed.append, bucket=bucket)
+        except BaseException as error:
+            stopped.append(type(error))
+            raise
+
+    app.run(name)(plain_function if is_plain else function)
+    async with app.runner(settings, group=group):
+        await client.submit(run_id, name)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                if (await client.peek_permits(bucket)).waiting:
+                    break
+                await asyncio.sleep(0.05)
+        await client.cancel(run_id)
+        await asyncio.to_thread(wait_until, lambda: bool(stopped), "the call to be stopped", PATIENCE_S)
+    assert stopped == [RunStopped if is_plain else asyncio.CancelledError]
+    assert executed == []
