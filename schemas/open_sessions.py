@@ -9,7 +9,7 @@ from schemas.encrypted_sessions import open_session
 from schemas.json_codec import InvalidJsonError, decode
 from schemas.secret_patterns import looks_secret
 
-_MENTIONED = re.compile(rb"""["']sessions["']|\bsessions\.|\blaunch\.put\b""")
+_MENTIONED = re.compile(rb"""sessions["']|sessions\s{0,9}[:=]|\bsessions\.|\blaunch\.put\b""", re.IGNORECASE)
 _MAX_READ_BYTES = 1024 * 1024
 _TYPES = ("sessions.", "launch.put")
 
@@ -17,20 +17,25 @@ _TYPES = ("sessions.", "launch.put")
 def may_hold_open_session(value: bytes | None) -> bool:
     """Whether a record's value has `sessions` that are not all encrypted, or is a command about them with a secret.
 
-    A value that mentions them and cannot be read, or is too large to, counts as one that has.
+    A value that mentions them, in UTF-8 or UTF-16, and cannot be read, or is too large to, counts as one that has.
+    `dbSessions` and the like are sessions too: whoever misspells the field has not encrypted less.
     """
-    if value is None or _MENTIONED.search(value) is None:
+    if value is None:
+        return False
+    mentioned = _MENTIONED.search(value.replace(b"\0", b"")) is not None
+    if not mentioned and b"\\u" not in value:
         return False
     if len(value) > _MAX_READ_BYTES:
-        return True
+        return mentioned
     try:
         body = decode(value)
     except InvalidJsonError:
-        return True
+        return mentioned
     if not isinstance(body, dict):
-        return _has_secret(body)
-    if body.get("sessions") is not None and open_session(body["sessions"]) is not None:
-        return True
+        return mentioned and _has_secret(body)
+    for name, sessions in body.items():
+        if name.lower().endswith("sessions") and sessions is not None and open_session(sessions) is not None:
+            return True
     of_sessions = isinstance(body.get("type"), str) and body["type"].startswith(_TYPES)
     return of_sessions and _has_secret(body)
 

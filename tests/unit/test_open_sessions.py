@@ -37,6 +37,10 @@ OPEN: dict[str, Any] = {
     "a token as key id": [{**sealed(), "keyId": "ghp_" + "a1B2" * 9}],
     "a URL as ciphertext": [{**sealed(), "ciphertext": URL}],
     "a URL in base64 as ciphertext": [{**sealed(), "ciphertext": in_base64(URL)}],
+    "a URL in base64 with bytes where the tag is": [
+        {**sealed(), "ciphertext": b64encode(URL.encode() + bytes(range(240, 256))).decode()}
+    ],
+    "a URL in UTF-16 as ciphertext": [{**sealed(), "ciphertext": b64encode(URL.encode("utf-16")).decode()}],
     "another algorithm": [{**sealed(), "algorithm": "none"}],
     "no nonce": [{name: value for name, value in sealed().items() if name != "nonce"}],
     "a short nonce": [{**sealed(), "nonce": in_base64("short")}],
@@ -114,6 +118,10 @@ WITHHELD = {
     "cut off": of("sessions.put", sessions=[{"url": URL}])[:-5],
     "a Python dict": str({"type": "sessions.put", "sessions": [{"url": URL}]}).encode(),
     "a list": json.dumps([{"sessions": [1]}, URL]).encode(),
+    "escaped letters": of("run.submit", sessions=[{"url": URL}]).replace(b"sess", b"\\u0073ess"),
+    "another name of the field": of("run.submit", name="x", dbSessions=[{"url": URL}]),
+    "UTF-16": of("run.submit", sessions=[{"url": URL}]).decode().encode("utf-16"),
+    "names without quotes": f"{{type: run.submit, sessions: [{{url: {URL}}}]}}".encode(),
     "too large": of("sessions.put", sessions=[{"url": URL * 50_000}]),
 }
 KEPT = {
@@ -121,6 +129,8 @@ KEPT = {
     "no sessions": of("sessions.get"),
     "parameters with a URL": of("run.submit", name="x", params={"url": URL}),
     "a log line about sessions": of("events.append", event={"type": "log", "line": "2 sessions, token=1"}),
+    "escaped letters elsewhere": of("run.submit", name="\u00e9", params={"url": URL}),
+    "a number of sessions": of("run.submit", name="x", params={"sessions": 2}),
     "not JSON": b"\xff sessions",
     "nothing": None,
 }
