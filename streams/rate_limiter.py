@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from schemas.errors import ErrorCode
-from schemas.rate_commands import MAX_WAIT_MS
+from schemas.rate_commands import MAX_COOLDOWN_MS, MAX_WAIT_MS
 from schemas.rate_results import AcquireResult
 from schemas.rate_rules import MAX_PERMITS, RateRule
 from streams.client_errors import CommandNotDelivered, CommandRefused, CommandTimeout
@@ -117,6 +117,7 @@ class RateLimiter:
         lease_s: float = 30.0,
         max_waiting: int = 10_000,
         estimates: bool = False,
+        longest_retry_s: float = 3600.0,
     ) -> None:
         """`rules` None: those that are stored for the bucket; whether they bound concurrency is asked again every 10 s.
         `run_id`: for which run, for a fair share.
@@ -126,7 +127,8 @@ class RateLimiter:
         after a process has died others get what it held, 1 or more; calls that last longer renew their leases.
         `max_waiting`: more calls than that do not wait (`RateLimited`). `estimates`: calls often use less than they
         take, so a block is settled when its calls have ended, instead of when its permits are taken: what is unused is
-        not lost, but all of the block counts for so much longer.
+        not lost, but all of the block counts for so much longer. `longest_retry_s`: a `Retry-After` that asks for more
+        counts as this, since no cooldown of a bucket can be taken back.
         """
         self._client = client
         self.bucket_id = bucket_id
@@ -137,6 +139,7 @@ class RateLimiter:
         self._lease_ms = int(lease_s * 1000)
         self._max_waiting = max_waiting
         self._estimates = estimates
+        self._longest_retry_s = longest_retry_s
         self._has_concurrency = rules is not None and any(rule.limit.concurrency for rule in rules)
         self._known_until = float("-inf") if rules is None else float("inf")
         """Until when `_has_concurrency` counts, by the clock of the event loop."""
@@ -206,15 +209,25 @@ class RateLimiter:
         return decorate
 
     async def respect(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Do as an HTTP response asks by `Retry-After` (429 and 503); returns whether it did."""
+        """Do as an HTTP response asks by `Retry-After` (429 and 503), for `longest_retry_s` at most.
+
+        Returns whether it asked for anything.
+        """
         seconds = retry_after_s(status, headers)
         if not seconds:
             return False
-        await self.penalize(seconds)
+        await self.penalize(min(seconds, self._longest_retry_s))
         return True
 
     async def penalize(self, seconds: float) -> None:
-        """Let nobody who shares the bucket have permits for a while; what is unused here is given back at once."""
+        """Let nobody who shares the bucket have permits for a while; what is unused here is given back at once.
+
+        0 or less does nothing. It cannot be taken back. Raises `ValueError` for more than a year.
+        """
+        if not seconds <= MAX_COOLDOWN_MS / 1000:
+            raise ValueError(f"a cooldown lasts a year at most, not {seconds} s")
+        if seconds <= 0:
+            return
         loop = asyncio.get_running_loop()
         self._away_until = max(self._away_until, loop.time() + seconds)
         self._drop_block()

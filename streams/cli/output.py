@@ -111,6 +111,21 @@ def duration(milliseconds: float) -> str:
     return f"{milliseconds:.0f} ms"
 
 
+def time_left(milliseconds: float) -> str:
+    """How much time is left, in its largest unit and the next: `365 d 23 h`, `59 min 55 s`, `3.2 s`."""
+    if milliseconds < 60_000:
+        return f"{milliseconds // 100 / 10:.1f} s"
+    seconds = int(milliseconds // 1000)
+    parts = (
+        ("d", seconds // 86_400),
+        ("h", seconds // 3600 % 24),
+        ("min", seconds // 60 % 60),
+        ("s", seconds % 60),
+    )
+    largest = next(at for at, (_, count) in enumerate(parts) if count)
+    return " ".join(f"{count} {unit}" for unit, count in parts[largest : largest + 2] if count)
+
+
 def size(count: float) -> str:
     """A number of bytes in binary units: `2 MiB`, `1.5 KiB`."""
     for unit in ("B", "KiB", "MiB"):

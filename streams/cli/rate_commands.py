@@ -15,7 +15,7 @@ from rich.text import Text
 from schemas.rate_results import PeekResult, RulesGetResult, RuleUse
 from streams.cli.arguments import TimeoutOption, sendable
 from streams.cli.client_work import with_client
-from streams.cli.output import duration, facts, table
+from streams.cli.output import duration, facts, table, time_left
 from streams.cli.session import session_of
 from streams.client import RunlaneClient
 from streams.rate_files import read_rules
@@ -124,8 +124,8 @@ def bucket_view(seen: PeekResult, now: float) -> RenderableType:
     cooldown = seen.cooldown_until - now
     summary = facts(
         {
-            "an acquire gets": "a permit" if seen.granted else f"nothing for {seen.wait_ms:,} ms",
-            "cooldown": f"{cooldown / 1000:.1f} s left" if cooldown > 0 else "none",
+            "an acquire gets": "a permit" if seen.granted else f"nothing for {time_left(seen.wait_ms)}",
+            "cooldown": f"{time_left(cooldown)} left" if cooldown > 0 else "none",
             "waiting": f"{seen.waiting:,}",
             "leases": f"{seen.leases:,}",
             "lost blocks": f"{seen.lost_leases:,} with {seen.lost_permits:,} permits"
@@ -160,7 +160,7 @@ def rules_view(stored: RulesGetResult) -> RenderableType:
 def _row(rule: RuleUse, now: float) -> tuple[object, ...]:
     style = "red" if rule.used >= rule.limit else "yellow" if 5 * rule.used >= 4 * rule.limit else "green"
     held = f"{rule.held:,} of {rule.max_concurrency:,}" if rule.max_concurrency else ""
-    left = max(0.0, rule.resets_at - now) / 1000
+    left = max(0.0, rule.resets_at - now)
     return (
         Text(one_line(rule.rule_id)),
         rule.kind,
@@ -169,7 +169,7 @@ def _row(rule: RuleUse, now: float) -> tuple[object, ...]:
         f"{rule.limit:,}",
         f"{rule.reserved:,}" if rule.reserved else "",
         held,
-        f"in {left:.1f} s" if left else "",
+        f"in {time_left(left)}" if left else "",
     )
 
 

@@ -393,6 +393,22 @@ def test_a_call_waits_no_longer_than_it_wants_when_nobody_tells_the_stored_rules
     run_virtually(work)
 
 
+def test_no_response_and_no_number_keeps_all_away_for_ever() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        server, limiter = limiter_of(loop, PLENTY)
+        for seconds in (float("inf"), float("nan"), 10.0**9):
+            with pytest.raises(ValueError, match="a year at most"):
+                await limiter.penalize(seconds)
+        await limiter.penalize(-5)
+        assert server.commands == []
+        assert await limiter.respect(429, {"Retry-After": "999999999999"})
+        async with limiter.permit():
+            assert 3600 <= loop.time() < 3700
+        await limiter.close()
+
+    run_virtually(work)
+
+
 @pytest.mark.parametrize(
     ("status", "value", "seconds"),
     [
