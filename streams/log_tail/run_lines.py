@@ -14,7 +14,8 @@ MAX_LINES = 100
 """Of one run, of one delivery; of more, the last ones."""
 MAX_LINE_BYTES = 32 * 1024
 
-_PREFIXED = re.compile(r"\[deepline-run:([^\]]+)\]\s*(.*)", re.DOTALL)
+# Bounded, so that a hostile line does not cost the square of its length.
+_PREFIXED = re.compile(rf"\[deepline-run:([^\]]{{1,{MAX_KEY_BYTES}}})\]\s*(.*)", re.DOTALL)
 _RUN_ID = re.compile(r"\bplay/[^/\s]+/run/[0-9a-zTt-]+")
 _PERF_TRACE = "[perf-trace]"
 
