@@ -84,6 +84,9 @@ def _field_error(model: type[Command], body: dict[str, Any], error: ValidationEr
     elif first["type"] == "union_tag_not_found":
         path.append("type")
         text = "Field required"
+    elif first["type"] == "model_type":
+        # The library's own text names a class.
+        text = "Input should be an object"
     elif len(path) > 1 and path[1] == kind:
         # Where a value may be of several types, the library puts the type's name between the fields' names.
         del path[1]

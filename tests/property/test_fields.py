@@ -341,6 +341,7 @@ def test_messages_about_fields_quote_no_value(value: Any) -> None:
             "sessions: Sessions have to be encrypted: number 1 needs a right `name`",
         ),
         ("trace.add", {"trace": {"source": "x"}}, "trace.source: "),
+        ("trace.add", {"trace": None}, "trace: Input should be an object"),
         ("retry.claim", {"maxAttempts": None}, "maxAttempts: "),
         ("instance.put", {"instanceId": ""}, "instanceId: "),
         ("terminal.set", {"status": "done"}, "status: Input should be 'completed', 'failed' or 'cancelled'"),
