@@ -19,6 +19,7 @@ def up(context: typer.Context) -> None:
     """Start the local broker, or find that it runs; returns when it can be used.
 
     The first time it downloads Apache Kafka (54 MB). Its data and its address stay over restarts.
+    Others can run beside it, each in a folder of its own (RUNLANE_BROKER_DIR).
     """
     session = session_of(context)
     info = local_broker.up(session.settings, session.output.step)

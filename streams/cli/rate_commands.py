@@ -134,7 +134,10 @@ def bucket_view(seen: PeekResult, now: float) -> RenderableType:
         }
     )
     if not seen.rules:
-        return Group(summary, Text("no rule counts anything, and none is stored", style="dim"))
+        return Group(
+            summary,
+            Text("no rule counts anything, and none is stored: commands have to name rules", style="dim"),
+        )
     columns = ("rule", "kind", "window", "used", "limit", "in blocks", "in leases", "comes back")
     return Group(summary, table(columns, (_row(rule, now) for rule in seen.rules)))
 

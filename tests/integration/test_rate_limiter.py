@@ -157,6 +157,7 @@ def test_rules_are_applied_from_a_file_and_buckets_shown(
     seen = cli.json("rates", "show", bucket)
     assert (seen["granted"], seen["leases"], seen["rules"][0]["used"]) == (0, 1, 5)
     assert "5 of 9" in cli("rates", "show", bucket)
+    assert "commands have to name rules" in cli("rates", "show", f"{bucket}-unknown")
     with cli.following("rates", "show", bucket, "--watch", "--json") as watching:
         assert next_json(watching)["rules"] == next_json(watching)["rules"]
         assert interrupt(watching)[0] == 130
