@@ -11,7 +11,7 @@ from typing import Any
 
 from agents.machine import Decision, Request, View
 from agents.run.refusals import run_not_found
-from agents.run.results import MAX_LISTED_BYTES, first_kept, listed
+from agents.run.results import MAX_LISTED_BYTES, first_kept, listed, told_status
 from agents.run.tables import (
     CALL_RESULTS,
     CALLS,
@@ -28,6 +28,7 @@ from agents.run.tables import (
     WAIT_GROUPS,
     WAITS,
 )
+from agents.run.waits import slept_for
 from agents.tables import Table
 from schemas.inspect_commands import RunInspect
 from schemas.json_codec import decode, encode
@@ -64,6 +65,7 @@ def inspect(request: Request[RunInspect], view: View) -> Decision:
     counts = {part["what"]: part["records"] for part in parts}
     result = {
         "runId": run_id,
+        "status": told_status(head, slept_for(view, run_id, head)),
         **_of_head(head),
         "children": children,
         **_launch_state(view, run_id),
@@ -77,7 +79,6 @@ def inspect(request: Request[RunInspect], view: View) -> Decision:
 
 def _of_head(head: RunHead) -> dict[str, Any]:
     return {
-        "status": head.status,
         "latestSeq": head.latest_seq,
         "firstSeq": 0 if head.evicted else first_kept(head.latest_seq),
         "submitSeq": head.submit_seq,

@@ -13,6 +13,7 @@ MAX_KEPT_EVENTS = 500
 MAX_LISTED_BYTES = 768 * 1024
 """Of what one answer lists."""
 
+SLEEPING = "sleeping"
 
 _MAX_TOLD_NAMES = 20
 
@@ -46,6 +47,11 @@ def events_result(head: RunHead, events: list[Any], *, more: bool = False) -> di
     return result
 
 
+def told_status(head: RunHead, slept_for: Sequence[str]) -> str | None:
+    """The run's status as it is told: a run whose own function waits for results (`slept_for`) is sleeping."""
+    return SLEEPING if slept_for and head.status is not None and head.ended_at is None else head.status
+
+
 def status_result(
     run_id: str,
     head: RunHead,
@@ -59,17 +65,17 @@ def status_result(
     which the run's own function waits; the first 20 are told.
     """
     end = terminal or {}
-    sleeps = bool(slept_for) and head.ended_at is None
+    status = told_status(head, slept_for)
     result = {
         "runId": run_id,
-        "status": "sleeping" if sleeps else head.status,
+        "status": status,
         "result": end.get("result"),
         "error": end.get("error"),
         "totalRows": end.get("totalRows"),
         "durationMs": end.get("durationMs"),
         "latestSeq": head.latest_seq,
     }
-    if sleeps:
+    if status == SLEEPING:
         result["wait"] = {"kind": "integration_event_batch", "eventKeys": list(slept_for[:_MAX_TOLD_NAMES])}
     if traces is not None:
         result |= traces

@@ -34,6 +34,7 @@ def test_it_sleeps_until_what_its_function_waits_for_comes(lane: RunLane) -> Non
     assert wait(lane, instanceId="r", attempt=1) == {"waits": True}
     wait(lane, "b", instanceId="r")
     assert state(lane) == asleep("b", "k")
+    assert result(lane.send("run.inspect"))["status"] == "sleeping"
     lane.send("child.terminal.set", eventKey="k")
     assert state(lane) == asleep("b")
     lane.send("run.signal", eventKey="b")
@@ -67,6 +68,7 @@ def test_others_that_wait_let_it_run(lane: RunLane) -> None:
     # Of a run that nobody has submitted, nobody is the executor.
     lane.send("child.terminal.await", "other", eventKey="k", timeoutMs=30_000, instanceId="other")
     assert code(lane.send("run.status", "other")) == "RUN_NOT_FOUND"
+    assert result(lane.send("run.inspect", "other"))["status"] is None
 
 
 @pytest.mark.parametrize("identity", [{"instanceId": "another"}, {"attempt": 2}])
