@@ -8,8 +8,10 @@ import re
 _PATTERNS = re.compile(
     r"""
     ://[^\s/@:]{0,64}:[^\s@]{1,128}@                        # a URL with a password
-    | \b(?:password|passwd|pwd|pgpassword|secret|token|api_?key|access_?key|private_?key|credentials?)
-      ["']?\s{0,9}[=:]\s{0,9}["']?[^\s"',;}]                    # password=..., "token": "..."
+    # DB_PASSWORD=..., "clientSecret": "...", dbPass=..., not bypass=...
+    | (?:password|passwd|passphrase|pwd|secret|token|credentials?|authorization
+        |(?:api|access|private|secret|account)[_-]?key|(?-i:(?<![A-Za-z])(?:pass|PASS)|Pass))
+      ["']?\s{0,9}[=:]\s{0,9}["']?[^\s"',;}]
     | -----BEGIN\ [A-Z ]{0,40}KEY
     | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b                           # AWS
     | \bgh[pousr]_[A-Za-z0-9]{20}                             # GitHub

@@ -87,6 +87,15 @@ def test_a_url_with_a_password_looks_secret_wherever_it_stands(before: str, afte
         'dbname=a password = "x"',
         '{"token": "abc"}',
         "api_key: 1",
+        "DB_PASSWORD=x",
+        '{"clientSecret": "x"}',
+        "aws_secret_access_key = x",
+        "secretKey: x",
+        "SMTP_PASS=x",
+        '{"dbPass": "x"}',
+        "passphrase=x",
+        "Authorization: Basic eDp5",
+        "AccountKey=eDp5",
         "AKIAIOSFODNN7EXAMPLE",
         "-----BEGIN RSA PRIVATE KEY-----",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
@@ -99,7 +108,17 @@ def test_well_known_forms_of_secrets(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "main", "key-2025.01", "https://example.com/a:b", "the token bucket", "mail@x"]
+    "text",
+    [
+        "",
+        "main",
+        "key-2025.01",
+        "https://example.com/a:b",
+        "the token bucket",
+        "mail@x",
+        "bypass=1",
+        "max_tokens=5",
+    ],
 )
 def test_what_is_no_secret(text: str) -> None:
     assert not looks_secret(text)
