@@ -21,6 +21,7 @@ from schemas.names import MAX_OWNER_CHARACTERS
 from streams.client import RunlaneClient
 from streams.client_errors import CommandRefused
 from streams.execution.call_limits import CallLimits
+from streams.execution.call_terms import CallTerms
 from streams.execution.failure_text import MAX_MESSAGE_CHARACTERS, describe_failure
 from streams.execution.functions import Outcome, call_async, call_in_thread, is_async
 from streams.execution.insistence import Pauses, insist
@@ -31,7 +32,6 @@ from streams.execution.run_reporter import RunReporter, RunStopped
 
 T = TypeVar("T")
 
-DEFAULT_LEASE_S = 30.0
 
 _ENVELOPE_BYTES = 4096
 _WAIT_MS = 30_000
@@ -97,12 +97,7 @@ class CallExecution:
         tool_id: str,
         value: Any,
         execute: Callable[[Any], Any],
-        *,
-        on_failure: OnFailure,
-        lease_s: float,
-        input_hash: str | None,
-        bucket: str | None,
-        cost: int,
+        terms: CallTerms,
     ) -> Any:
         """See `RunContext.call`; `execute` is async, or plain and gets a thread."""
         loop = asyncio.get_running_loop()
@@ -112,16 +107,10 @@ class CallExecution:
             if not self._reporter.is_over(code) and executing is not None:
                 executing.cancel()
 
-        begun = await self.begin(
-            tool_id,
-            value,
-            lease_s=lease_s,
-            input_hash=input_hash,
-            on_lost=lambda code: _in_loop(loop, stop, code),
-        )
+        begun = await self.begin(tool_id, value, terms, lambda code: _in_loop(loop, stop, code))
         if not isinstance(begun, Lease):
             return unwrap(tool_id, begun)
-        executing = asyncio.create_task(self._execute(tool_id, value, execute, bucket, cost))
+        executing = asyncio.create_task(self._execute(tool_id, value, execute, terms))
         try:
             outcome = await executing
         except Exception:
@@ -138,12 +127,12 @@ class CallExecution:
                 # Its thread goes on: nobody else may execute the call before the lease has run out.
                 self._keeper.let_go(begun)
             raise
-        return await self.finish(begun, outcome, on_failure)
+        return await self.finish(begun, outcome, terms.on_failure)
 
     async def _execute(
-        self, tool_id: str, value: Any, execute: Callable[[Any], Any], bucket: str | None, cost: int
+        self, tool_id: str, value: Any, execute: Callable[[Any], Any], terms: CallTerms
     ) -> Outcome:
-        async with self._limits.permit(bucket, cost):
+        async with self._limits.permit(terms.bucket, terms.cost):
             if is_async(execute):
                 return await call_async(execute, value)
             return await call_in_thread(execute, value, f"run {self._dispatch.run_id}: {tool_id}")
@@ -153,12 +142,7 @@ class CallExecution:
         tool_id: str,
         value: Any,
         execute: Callable[[Any], Any],
-        *,
-        on_failure: OnFailure,
-        lease_s: float,
-        input_hash: str | None,
-        bucket: str | None,
-        cost: int,
+        terms: CallTerms,
         loop: asyncio.AbstractEventLoop,
     ) -> Any:
         """See `SyncRunContext.call`: `execute` is plain and executed by this thread, which is not the loop's."""
@@ -170,18 +154,12 @@ class CallExecution:
             if not self._reporter.is_over(code) and entering is not None:
                 entering.cancel()
 
-        begin = self.begin(
-            tool_id,
-            value,
-            lease_s=lease_s,
-            input_hash=input_hash,
-            on_lost=lambda code: _in_loop(loop, stop, code),
-        )
+        begin = self.begin(tool_id, value, terms, lambda code: _in_loop(loop, stop, code))
         begun = asyncio.run_coroutine_threadsafe(begin, loop).result()
         if not isinstance(begun, Lease):
             return unwrap(tool_id, begun)
         permit = AsyncExitStack()
-        entering = asyncio.run_coroutine_threadsafe(self._enter(permit, begun, bucket, cost), loop)
+        entering = asyncio.run_coroutine_threadsafe(self._enter(permit, begun, terms), loop)
         try:
             entering.result()
         except BaseException as error:
@@ -196,15 +174,15 @@ class CallExecution:
         except BaseException as error:
             outcome = Outcome(error=error)
         asyncio.run_coroutine_threadsafe(permit.aclose(), loop).result()
-        return asyncio.run_coroutine_threadsafe(self.finish(begun, outcome, on_failure), loop).result()
+        return asyncio.run_coroutine_threadsafe(self.finish(begun, outcome, terms.on_failure), loop).result()
 
-    async def _enter(self, permit: AsyncExitStack, lease: Lease, bucket: str | None, cost: int) -> None:
+    async def _enter(self, permit: AsyncExitStack, lease: Lease, terms: CallTerms) -> None:
         """Wait for the permits of a plain function's call; cancelled when it shall not be executed."""
         task = asyncio.current_task()
         assert task is not None, "a coroutine runs in a task"
         self._entering.add(task)
         try:
-            await permit.enter_async_context(self._limits.permit(bucket, cost))
+            await permit.enter_async_context(self._limits.permit(terms.bucket, terms.cost))
         finally:
             self._entering.discard(task)
         if self._reporter.over is not None or lease.lost is not None:
@@ -212,13 +190,7 @@ class CallExecution:
             raise asyncio.CancelledError
 
     async def begin(
-        self,
-        tool_id: str,
-        value: Any,
-        *,
-        lease_s: float,
-        input_hash: str | None,
-        on_lost: Callable[[str], None],
+        self, tool_id: str, value: Any, terms: CallTerms, on_lost: Callable[[str], None]
     ) -> Lease | ClaimResult | AwaitResult:
         """The call's result, or the lease to execute it, kept alive from now on; waits while another has it.
 
@@ -226,14 +198,14 @@ class CallExecution:
         """
         if self._reporter.over is not None:
             raise RunStopped(self._reporter.over)
-        input_hash = hash_input(value) if input_hash is None else input_hash
+        input_hash = hash_input(value) if terms.input_hash is None else terms.input_hash
         await self._keeper.ready()
         run_id, instance_id, attempt = (
             self._dispatch.run_id,
             self._dispatch.instance_id,
             self._dispatch.attempt,
         )
-        owner, lease_ms = _owner(), round(lease_s * 1000)
+        owner, lease_ms = _owner(), round(terms.lease_s * 1000)
         name = (run_id, tool_id, input_hash)
         given: dict[str, Any] = {"lease_ms": lease_ms, "instance_id": instance_id, "attempt": attempt}
         claim = partial(self._client.claim_call, *name, owner, **given)

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from schemas.call_commands import OnFailure
 from schemas.dispatches import Dispatch
 from schemas.signal_results import SignalResult
-from streams.execution.call_execution import DEFAULT_LEASE_S, CallExecution
+from streams.execution.call_execution import CallExecution
+from streams.execution.call_terms import DEFAULT_LEASE_S, CallTerms
 from streams.execution.result_waits import ResultWaits
 from streams.execution.run_inputs import RunSessions
 from streams.execution.run_reporter import RunReporter
@@ -135,7 +136,7 @@ class RunContext(_Context):
 
         A call is named by `tool_id` and by the hash of the input's canonical JSON, unless `input_hash` is given.
         Whoever is the first to claim it executes it, under a lease that is renewed from a thread of its own; others
-        wait for the result. When the executor dies, the lease runs out after `lease_s` (1 to 3,600) and another
+        wait for the result. When the executor dies, the lease runs out after `lease_s` (1 to 3600) and another
         executor executes the call. `execute` is async, or plain and gets a thread. It should make no reports: they
         would be missing when the run is executed again and the result is there already.
 
@@ -146,16 +147,14 @@ class RunContext(_Context):
         `bucket` names a rate bucket with stored rules: who executes the call waits for `cost` permits of it first, and
         a result that is there already costs nothing. Without a permit nothing is executed and the call is free again;
         raises as `RateLimiter.permit` does.
+
+        Raises `ValueError` and `TypeError` for other values of `on_failure` and `lease_s`.
         """
         return await self._calls.call(
             tool_id,
             input,
             execute,
-            on_failure=on_failure,
-            lease_s=lease_s,
-            input_hash=input_hash,
-            bucket=bucket,
-            cost=cost,
+            CallTerms(on_failure, lease_s, input_hash, bucket, cost),
         )
 
     async def await_child(self, event_key: str, timeout_s: float | None = None) -> Any:
@@ -251,12 +250,8 @@ class SyncRunContext(_Context):
             tool_id,
             input,
             execute,
-            on_failure=on_failure,
-            lease_s=lease_s,
-            input_hash=input_hash,
-            bucket=bucket,
-            cost=cost,
-            loop=self._loop,
+            CallTerms(on_failure, lease_s, input_hash, bucket, cost),
+            self._loop,
         )
 
     def await_child(self, event_key: str, timeout_s: float | None = None) -> Any:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from schemas.dispatches import Dispatch
 from schemas.envelope import MAX_COMMAND_ID_CHARACTERS
 from schemas.json_codec import require_faithful
+from streams.execution.call_terms import CallTerms
 from streams.execution.command_ids import CommandIds
 from streams.execution.failure_text import MAX_MESSAGE_CHARACTERS, describe_failure
 from streams.execution.offset_ledger import OffsetLedger
@@ -82,3 +85,19 @@ def test_what_json_would_silently_change_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
         require_faithful({"result": value})
     require_faithful({"result": [None, 1.5, {"a": "null"}]})
+
+
+@pytest.mark.parametrize(
+    ("terms", "error", "said"),
+    [
+        ({"on_failure": "retry"}, ValueError, "on_failure is 'keep' or 'release', not 'retry'"),
+        ({"lease_s": 0}, ValueError, "lease_s is 1 to 3,600 seconds, not 0"),
+        ({"lease_s": float("nan")}, ValueError, "lease_s is 1 to 3,600 seconds, not nan"),
+        ({"lease_s": "x"}, TypeError, "lease_s is a number of seconds, not 'x'"),
+    ],
+)
+def test_a_call_on_wrong_terms_says_what_would_be_right(
+    terms: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=re.escape(said)):
+        CallTerms(**terms)
