@@ -36,7 +36,7 @@ def calls(context: typer.Context, run_id: RunArgument, timeout: TimeoutOption = 
 
 def calls_view(listed: CallsResult, now: float) -> RenderableType:
     """A table of the calls, and how many there are and wait; `now` in ms since the epoch."""
-    summary = Text(f"{listed.size} calls, {listed.waiters} commands wait for them", style="dim")
+    summary = Text(f"calls: {listed.size:,}, commands that wait for them: {listed.waiters:,}", style="dim")
     if listed.more:
         summary.append(f"; the first {len(listed.entries)} are shown")
     if not listed.entries:

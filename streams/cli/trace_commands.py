@@ -37,7 +37,7 @@ def traces_view(listed: TraceListResult) -> RenderableType:
     found = listed.traces
     if not found:
         return Text("The run has no traces.", style="dim")
-    summary = Text(f"{len(found)} traces", style="dim")
+    summary = Text(f"traces: {len(found)}", style="dim")
     if listed.more:
         summary.append("; later ones did not fit into the answer")
     columns = ("began", "ms", "source", "phase", f"{_span_ms(found):,.0f} ms", "more")
