@@ -21,7 +21,7 @@ from streams.bench.processes import cpu_seconds_of
 from streams.bench.rate_commands import RULES, bucket_id
 from streams.cli.session import load_settings
 from streams.client import RunlaneClient
-from streams.rate_limiter import RateLimiter
+from streams.rate_limiting.limiter import RateLimiter
 from streams.user_errors import UserError
 
 Take = Callable[[], Awaitable[object]]

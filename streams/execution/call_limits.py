@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from streams.client_errors import CommandNotDelivered, CommandTimeout
 from streams.execution.insistence import Pauses
 from streams.rate_calls import RateCalls
-from streams.rate_limiter import RateLimiter
+from streams.rate_limiting.limiter import RateLimiter
 
 _log = logging.getLogger("runlane.executor")
 

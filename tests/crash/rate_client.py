@@ -15,7 +15,7 @@ from uuid import uuid4
 from schemas.rate_rules import RateRule
 from streams.client import RunlaneClient
 from streams.client_errors import CommandNotDelivered, CommandRefused, CommandTimeout
-from streams.rate_limiter import RateLimiter
+from streams.rate_limiting.limiter import RateLimiter
 from streams.settings import Settings
 
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from streams.client import RunlaneClient
-from streams.rate_limiter import RateLimiter
+from streams.rate_limiting.limiter import RateLimiter
 from streams.settings import Settings
 
 

@@ -14,7 +14,7 @@ from schemas.rate_rules import RateRule
 from streams import topic_admin
 from streams.client import RunlaneClient
 from streams.client_errors import CommandRefused
-from streams.rate_limiter import RateLimiter
+from streams.rate_limiting.limiter import RateLimiter
 from streams.settings import Settings
 from streams.sync_client import RunlaneSyncClient
 from tests.integration.command_line import CommandLine, interrupt, next_json

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.rate_rules import Kind, RateRule
-from streams.rate_limiter import RateLimiter
+from streams.rate_limiting.limiter import RateLimiter
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.virtual_bucket import VirtualCalls, VirtualServer, run_virtually
 

@@ -13,7 +13,8 @@ import pytest
 from agents.rate.tables import LEASES
 from schemas.rate_rules import RateRule
 from streams.client_errors import CommandRefused
-from streams.rate_limiter import RateLimited, RateLimiter
+from streams.rate_limiting.limiter import RateLimiter
+from streams.rate_limiting.permits import RateLimited
 from streams.retry_after import retry_after_s
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.virtual_bucket import VirtualCalls, VirtualServer, run_virtually
