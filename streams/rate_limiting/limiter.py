@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from schemas.rate_commands import MAX_COOLDOWN_MS
 from schemas.rate_rules import MAX_PERMITS, RateRule
+from streams.execution.functions import is_async
 from streams.rate_calls import RateCalls
 from streams.rate_limiting.blocks import Blocks
 from streams.rate_limiting.known_rules import KnownRules
@@ -107,9 +108,18 @@ class RateLimiter:
     def limited(
         self, cost: int = 1
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
-        """Decorator: each call of the async function takes a permit first, and raises as `permit` does."""
+        """Decorator: each call of the async function takes a permit first, and raises as `permit` does.
+
+        Raises `TypeError` when it decorates what is no async function.
+        """
 
         def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+            if not is_async(function):
+                raise TypeError(
+                    f"limited() decorates functions that are defined by `async def` and return a result, and "
+                    f"{function!r} is none; for anything else, write `async with limiter.permit():` around its calls"
+                )
+
             @wraps(function)
             async def call(*args: P.args, **kwargs: P.kwargs) -> T:
                 async with self.permit(cost):

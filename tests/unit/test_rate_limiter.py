@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from random import Random
@@ -188,6 +189,31 @@ def test_what_can_never_be_granted_is_refused_and_others_go_on() -> None:
             async with limiter.permit(0):
                 pass
         await limiter.close()
+
+    run_virtually(work)
+
+
+def test_what_is_no_async_function_is_refused_when_it_is_decorated() -> None:
+    class Asking:
+        async def __call__(self, word: str) -> str:
+            return word
+
+    async def words() -> AsyncIterator[str]:
+        yield "a"
+
+    def plain() -> None:
+        """Never called."""
+
+    async def work(loop: VirtualLoop) -> None:
+        server, limiter = limiter_of(loop, PLENTY)
+        for function in (plain, words, str):
+            limited: Any = limiter.limited()
+            with pytest.raises(TypeError, match=r"`async def` .* write `async with limiter\.permit\(\):`"):
+                limited(function)
+        assert server.commands == []
+        assert await limiter.limited()(limiter.limited(cost=2)(Asking()))("called") == "called"
+        await limiter.close()
+        assert sum(settled(server)) == 3
 
     run_virtually(work)
 
