@@ -18,12 +18,13 @@ from schemas.dispatches import Dispatch
 from schemas.errors import ErrorCode
 from schemas.json_codec import encode
 from schemas.names import MAX_OWNER_CHARACTERS
+from streams.async_functions import is_async
 from streams.client import RunlaneClient
 from streams.client_errors import CommandRefused
 from streams.execution.call_limits import CallLimits
 from streams.execution.call_terms import CallTerms
 from streams.execution.failure_text import MAX_MESSAGE_CHARACTERS, describe_failure
-from streams.execution.functions import Outcome, call_async, call_in_thread, is_async
+from streams.execution.functions import Outcome, call_async, call_in_thread
 from streams.execution.insistence import Pauses, insist
 from streams.execution.json_values import hash_input, stored_form
 from streams.execution.known_secrets import KnownSecrets

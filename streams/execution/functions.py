@@ -21,13 +21,6 @@ class Outcome:
     error: BaseException | None = None
 
 
-def is_async(function: RunFunction) -> bool:
-    """Whether calling the function makes a coroutine."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - not a question whether it can be called
-    )
-
-
 def require_one_argument(function: RunFunction) -> None:
     """Raises `TypeError` unless the function can be called with the context as its only argument."""
     try:

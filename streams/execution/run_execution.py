@@ -11,13 +11,14 @@ from typing import Any
 from schemas.dispatches import Dispatch
 from schemas.errors import ErrorCode
 from schemas.events import TerminalStatus
+from streams.async_functions import is_async
 from streams.client import RunlaneClient
 from streams.client_errors import ClientClosedError
 from streams.execution.call_execution import CallExecution
 from streams.execution.call_limits import CallLimits
 from streams.execution.context import Result, RunContext, Services, SyncRunContext
 from streams.execution.failure_text import describe_failure
-from streams.execution.functions import Outcome, RunFunction, call_async, call_in_thread, is_async
+from streams.execution.functions import Outcome, RunFunction, call_async, call_in_thread
 from streams.execution.insistence import Pauses
 from streams.execution.json_values import plain
 from streams.execution.known_secrets import KnownSecrets

@@ -22,7 +22,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from schemas.rate_commands import MAX_COOLDOWN_MS
 from schemas.rate_rules import MAX_PERMITS, RateRule
-from streams.execution.functions import is_async
+from streams.async_functions import is_async
 from streams.rate_calls import RateCalls
 from streams.rate_limiting.blocks import Blocks
 from streams.rate_limiting.known_rules import KnownRules
