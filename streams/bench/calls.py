@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 from streams.bench.applying import Applied, apply
 from streams.bench.latency import percentiles
@@ -32,7 +31,10 @@ class CallsPlan:
     """How many calls a second and for how long; how many commands of each set are applied, how often."""
 
     rate: int = 100
-    warmup_s: float = 5.0
+    warmup_s: float = 90.0
+    """Before the first round: until the broker's compiler is done, which halves its processor time for a call."""
+    lead_s: float = 5.0
+    """At the begin of each round, not measured: its client is new."""
     seconds: float = 20.0
     commands: int = 64_000
     rounds: int = 3
@@ -62,12 +64,14 @@ def run(bench: Workbench, plan: CallsPlan) -> BenchResult:
                 f"{name}: "
                 + ", ".join(f"{kind} {done[-1].per_second:,.0f}/s" for kind, done in rates.items())
             )
-        # Last: a fresh broker is slow for its first thousands of requests.
+        calls = _Calls(settings, plan.rate)
+        with bench.bar(f"warming up: {plan.rate:,} calls/s", plan.warmup_s) as progress:
+            asyncio.run(calls.make(plan.warmup_s, 0, progress))
         for number in range(plan.rounds):
             with bench.bar(
-                f"round {number + 1} of {plan.rounds}: {plan.rate:,} calls/s", plan.seconds
+                f"round {number + 1} of {plan.rounds}: {plan.rate:,} calls/s", plan.lead_s + plan.seconds
             ) as progress:
-                latencies = asyncio.run(_call(settings, plan, number, progress))
+                latencies = asyncio.run(calls.make(plan.lead_s, plan.seconds, progress))
             measured += len(latencies[_CYCLE])
             for kind in _KINDS:
                 found[kind].append(percentiles(latencies[kind]))
@@ -76,47 +80,57 @@ def run(bench: Workbench, plan: CallsPlan) -> BenchResult:
     return _result(plan, found, rates, measured)
 
 
-async def _call(
-    settings: Settings, plan: CallsPlan, round_number: int, progress: Callable[[float], None]
-) -> dict[str, list[float]]:
-    """Calls on a fixed schedule; per kind of command the time to its answer, in ms."""
-    latencies: dict[str, list[float]] = defaultdict(list)
-    total = round((plan.warmup_s + plan.seconds) * plan.rate)
+class _Calls:
+    """Calls on a fixed schedule, each of its own."""
 
-    async with RunlaneClient(settings) as client:
-        began = time.monotonic() + 0.1
+    def __init__(self, settings: Settings, rate: int) -> None:
+        """`rate`: how many a second."""
+        self._settings = settings
+        self._rate = rate
+        self._made = 0
 
-        async def cycle(number: int) -> None:
-            due = began + number / plan.rate
-            run_id = f"called-{number % _RUNS:06d}"
-            tool_id, input_hash = call(round_number * total + number).values()
-            times = [due]
+    async def make(
+        self, lead_s: float, seconds: float, progress: Callable[[float], None]
+    ) -> dict[str, list[float]]:
+        """Make calls by a new client; per kind of command the time to its answer, in ms, after `lead_s` seconds."""
+        latencies: dict[str, list[float]] = defaultdict(list)
+        total = round((lead_s + seconds) * self._rate)
+        first, self._made = self._made, self._made + total
 
-            async def timed(work: Any) -> Any:
-                answer = await work
-                times.append(time.monotonic())
-                return answer
+        async with RunlaneClient(self._settings) as client:
+            began = time.monotonic() + 0.1
 
-            claimed = await timed(client.claim_call(run_id, tool_id, input_hash, "host:1"))
-            if claimed.fencing_number is None:
-                raise UserError(f"A call of its own was answered {claimed.status}.")
-            await timed(
-                client.publish_call(run_id, tool_id, input_hash, claimed.fencing_number, {"rows": number})
-            )
-            hit = await timed(client.claim_call(run_id, tool_id, input_hash, "host:2"))
-            if hit.status != "hit" or hit.value != {"rows": number}:
-                raise UserError(f"A published call was answered {hit.status}.")
-            if due >= began + plan.warmup_s:
-                took = [(end - begin) * 1000 for begin, end in pairwise(times)]
-                for kind, ms in zip(_KINDS, [*took, (times[-1] - due) * 1000], strict=True):
-                    latencies[kind].append(ms)
+            async def cycle(number: int) -> None:
+                due = began + number / self._rate
+                times = await _call_once(client, first + number, due)
+                if due >= began + lead_s:
+                    took = [(end - begin) * 1000 for begin, end in pairwise(times)]
+                    for kind, ms in zip(_KINDS, [*took, (times[-1] - due) * 1000], strict=True):
+                        latencies[kind].append(ms)
 
-        async with asyncio.TaskGroup() as group:
-            for number in range(total):
-                await asyncio.sleep(max(0.0, began + number / plan.rate - time.monotonic()))
-                group.create_task(cycle(number))
-                progress(number / plan.rate - plan.warmup_s)
-    return latencies
+            async with asyncio.TaskGroup() as group:
+                for number in range(total):
+                    await asyncio.sleep(max(0.0, began + number / self._rate - time.monotonic()))
+                    group.create_task(cycle(number))
+                    progress(number / self._rate)
+        return latencies
+
+
+async def _call_once(client: RunlaneClient, number: int, due: float) -> list[float]:
+    """Claim, publish, and claim again; `due`, and when each was answered."""
+    run_id = f"called-{number % _RUNS:06d}"
+    tool_id, input_hash = call(number).values()
+    claimed = await client.claim_call(run_id, tool_id, input_hash, "host:1")
+    times = [due, time.monotonic()]
+    if claimed.fencing_number is None:
+        raise UserError(f"A call of its own was answered {claimed.status}.")
+    await client.publish_call(run_id, tool_id, input_hash, claimed.fencing_number, {"rows": number})
+    times.append(time.monotonic())
+    hit = await client.claim_call(run_id, tool_id, input_hash, "host:2")
+    times.append(time.monotonic())
+    if hit.status != "hit" or hit.value != {"rows": number}:
+        raise UserError(f"A published call was answered {hit.status}.")
+    return times
 
 
 def _result(
@@ -134,8 +148,8 @@ def _result(
         name="calls",
         how=(
             f"{plan.rate:,} calls a second on a fixed schedule, each claimed, published, and claimed again (a hit) by "
-            f"one client in one process, {plan.seconds:.0f} s after {plan.warmup_s:.0f} s of warm-up, {plan.rounds} "
-            "rounds, medians of the rounds: from when a command was due to its answer. Before that, "
+            f"one client in one process, {plan.rounds} rounds of {plan.seconds:.0f} s after {plan.warmup_s:.0f} s of "
+            "warm-up, medians of the rounds: from when a command was due to its answer. Before that, "
             f"{plan.commands:,} commands of whole lives of runs (launch, submit, instance, two steps of an executor, "
             "trace, signal, end), and as many events.append to as many runs, in turn, from when the first is sent. "
             "Client, worker and broker share the machine."

@@ -57,7 +57,9 @@ BENCHES: Mapping[str, Bench] = {
     "restore": Bench(restore.run, restore.RestorePlan(), restore.RestorePlan(records=100_000, rounds=1)),
     "memory": Bench(memory.run, memory.MemoryPlan(), memory.MemoryPlan(events=100_000)),
     "calls": Bench(
-        calls.run, calls.CallsPlan(), calls.CallsPlan(warmup_s=2, seconds=4, commands=16_000, rounds=1)
+        calls.run,
+        calls.CallsPlan(),
+        calls.CallsPlan(warmup_s=2, lead_s=1, seconds=4, commands=16_000, rounds=1),
     ),
     "full-runs": Bench(
         full_runs.run,

@@ -38,7 +38,7 @@ PLANS: dict[str, Any] = {
     "latency": LatencyPlan(rates=(20, 200), first_warmup_s=0.5, warmup_s=0.5, seconds=1, rounds=2),
     "restore": RestorePlan(records=600, runs=30, rounds=1),
     "memory": MemoryPlan(events=600, runs=30),
-    "calls": CallsPlan(rate=20, warmup_s=0.5, seconds=1, commands=320, rounds=1),
+    "calls": CallsPlan(rate=20, warmup_s=0.5, lead_s=0.5, seconds=1, commands=320, rounds=1),
     "full-runs": FullRunsPlan(events=5, calls=5, runs=4, commands=40, rounds=2),
     "live-runs": LiveRunsPlan(runs=20),
     "verify": VerificationPlan(events=600, runs=30),
