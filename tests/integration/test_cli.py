@@ -77,7 +77,7 @@ def test_the_calls_of_a_run(cli: CommandLine, client: RunlaneSyncClient, run_id:
     ]
     shown = cli("calls", run_id)
     assert "fetch[red]" in shown
-    assert "2 calls" in shown
+    assert "calls: 2" in shown
     assert "s left" in shown
     assert "host\n1" not in shown
 

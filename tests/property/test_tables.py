@@ -116,8 +116,16 @@ SAMPLES: list[Stored] = [
     StoredRetry(updated_at=1, expires_at=2, attempts=3),
     sessions_record(1, 2, b'[{"name":"a"}]'),
     StoredInstance(instance_id="i", ttl_ms=1, expires_at=2, attempt=3),
-    BucketHead(next_number=2**62, cooldown_until=1, rules=2, leases=3, waiting=4, lost_permits=5),
-    RuleState(permits=2**62, start=1, used=2, rest=3, slots=(0, 4), reserved=5, held=6),
+    BucketHead(
+        next_number=2**62,
+        cooldown_until=1,
+        rules={
+            "sliding:5:é": RuleState(permits=2**62, start=1, used=2, rest=3, slots=(0, 4), reserved=5, held=6)
+        },
+        leases=3,
+        waiting=4,
+        lost_permits=5,
+    ),
     StoredLease(permits=1, granted_at=2, limits=LIMITS, is_block=True, first_expires_at=3),
     StoredRenewal(expires_at=1),
     StoredGrant(number=1, permits=2, granted_at=3, limits=LIMITS),
