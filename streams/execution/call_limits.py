@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from streams.client_errors import CommandNotDelivered, CommandTimeout
-from streams.execution.insistence import Pauses
+from streams.execution.insistence import outlast
 from streams.rate_calls import RateCalls
 from streams.rate_limiting.limiter import RateLimiter
-
-_log = logging.getLogger("runlane.executor")
 
 
 class CallLimits:
@@ -33,19 +29,12 @@ class CallLimits:
         limiter = self._limiters.get(bucket_id)
         if limiter is None:
             limiter = self._limiters[bucket_id] = RateLimiter(self._client, bucket_id)
-        pauses = Pauses()
         async with AsyncExitStack() as permit:
-            while True:
-                try:
-                    await permit.enter_async_context(limiter.permit(cost))
-                    break
-                except CommandTimeout as error:
-                    _log.warning("permits of %r were not granted yet, going on: %s", bucket_id, error)
-                except CommandNotDelivered as error:
-                    if not error.retriable:
-                        raise
-                    _log.warning("permits of %r were not asked for yet, going on: %s", bucket_id, error)
-                await pauses.take()
+            # A context for each try: one that has failed cannot be entered again.
+            await outlast(
+                lambda: permit.enter_async_context(limiter.permit(cost)),
+                f"a wait for permits of {bucket_id!r}",
+            )
             yield
 
     async def close(self) -> None:

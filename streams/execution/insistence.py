@@ -52,21 +52,38 @@ async def insist(
     says no is final (`CommandRefused`), but for `INTERNAL_ERROR`, which stands for a server's 500: that is
     asked three times more. Raises `CommandNotDelivered` for what Kafka will never take.
     """
-    pauses, failures = Pauses(), Pauses()
+    failures = Pauses()
     command_id = command_id or str(uuid.uuid4())
+
+    async def send_once() -> T:
+        nonlocal timeout_s
+        while True:
+            try:
+                return await send(command_id=command_id, timeout=timeout_s)
+            except CommandTimeout:
+                timeout_s = min(2 * timeout_s, _LONGEST_WAIT_S)
+                raise
+            except CommandRefused as refusal:
+                if refusal.code != ErrorCode.INTERNAL_ERROR or failures.are_over:
+                    raise
+                await failures.take()
+
+    return await outlast(send_once, what)
+
+
+async def outlast(ask: Callable[[], Awaitable[T]], what: str) -> T:
+    """What `ask` returns, asked again for as long as the coordinator is away; `what` is for the log.
+
+    Raises `CommandNotDelivered` for what Kafka will never take, and all else that `ask` raises.
+    """
+    pauses = Pauses()
     while True:
         try:
-            return await send(command_id=command_id, timeout=timeout_s)
+            return await ask()
         except CommandTimeout as error:
             _log.warning("%s is not answered yet, going on: %s", what, error)
-            timeout_s = min(2 * timeout_s, _LONGEST_WAIT_S)
         except CommandNotDelivered as error:
             if not error.retriable:
                 raise
             _log.warning("%s is not delivered yet, going on: %s", what, error)
-        except CommandRefused as refusal:
-            if refusal.code != ErrorCode.INTERNAL_ERROR or failures.are_over:
-                raise
-            await failures.take()
-            continue
         await pauses.take()
