@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from schemas.errors import ErrorCode
@@ -89,34 +89,14 @@ class SharedBucket:
         self, requested: int, minimum: int, lease_ms: int, patience: Patience
     ) -> AcquireResult | None:
         """A block of permits that lasts `lease_ms`; None, after a pause, when nothing was granted."""
-        asking = self._client.lease_permits(
-            self.bucket_id,
-            self._rules,
-            requested=requested,
-            minimum=minimum,
-            run_id=self._run_id,
-            timeout_ms=patience.wait_ms,
-            lease_ms=lease_ms,
-            attempts=_ATTEMPTS,
-        )
-        return await self._granted(asking, patience)
+        return await self._ask(self._client.lease_permits, requested, minimum, lease_ms, patience)
 
     async def permits(self, cost: int, lease_ms: int, patience: Patience) -> AcquireResult | None:
         """Permits for one call; None, after a pause, when nothing was granted.
 
         They are in a lease of `lease_ms` when the rules bound concurrency.
         """
-        asking = self._client.acquire_permits(
-            self.bucket_id,
-            self._rules,
-            requested=cost,
-            minimum=cost,
-            run_id=self._run_id,
-            timeout_ms=patience.wait_ms,
-            lease_ms=lease_ms,
-            attempts=_ATTEMPTS,
-        )
-        return await self._granted(asking, patience)
+        return await self._ask(self._client.acquire_permits, cost, cost, lease_ms, patience)
 
     async def renew(self, lease_id: str, fencing_number: int, lease_ms: int, timeout_s: float) -> RenewResult:
         """Let a lease last `lease_ms` from now on; asked once, for `timeout_s` at most."""
@@ -143,10 +123,25 @@ class SharedBucket:
             for task in late:
                 task.cancel()
 
-    async def _granted(
-        self, asking: Coroutine[Any, Any, AcquireResult], patience: Patience
+    async def _ask(
+        self,
+        command: Callable[..., Coroutine[Any, Any, AcquireResult]],
+        requested: int,
+        minimum: int,
+        lease_ms: int,
+        patience: Patience,
     ) -> AcquireResult | None:
-        """Whoever is cancelled meanwhile gives back what is granted all the same."""
+        """What `command` of the client grants; whoever is cancelled meanwhile gives back what is granted all the same."""
+        asking = command(
+            self.bucket_id,
+            self._rules,
+            requested=requested,
+            minimum=minimum,
+            run_id=self._run_id,
+            timeout_ms=patience.wait_ms,
+            lease_ms=lease_ms,
+            attempts=_ATTEMPTS,
+        )
         task = asyncio.get_running_loop().create_task(asking)
         try:
             given = await asyncio.shield(task)
