@@ -34,6 +34,7 @@ from mode.utils.futures import notify
 
 from streams import fetched_records
 from streams.inbox import Chunk
+from streams.lane_records import headers_size
 from streams.ports import CommandRecord
 from streams.user_errors import UserError
 
@@ -156,9 +157,7 @@ class LaneConsumerThread(driver.AIOKafkaConsumerThread):
 
     def _chunk(self, tp: TP, previous: int, commands: Sequence[CommandRecord]) -> Chunk:
         size = sum([len(command.value or b"") for command in commands])
-        # Characters of the names, not bytes: it is an estimate for batches, and made of every header.
-        headers = [header for command in commands for header in command.headers]
-        size += sum([len(name) + len(value or b"") for name, value in headers])
+        size += headers_size([header for command in commands for header in command.headers])
         return Chunk(commands[0].topic, previous, self._epochs[tp], commands, size)
 
     def _out_of_range(self, partitions: Iterable[Any]) -> None:

@@ -26,7 +26,7 @@ class Chunk:
     epoch: int
     records: Sequence[CommandRecord]
     size: int
-    """Bytes of the values and headers, nearly."""
+    """Bytes of the values and headers."""
 
 
 class Inbox:

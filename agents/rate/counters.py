@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.rate.windows import Kind, kind_of
+from agents.rate.windows import Kind, kind_of, used_of
 from schemas.stored import replace
 from schemas.stored_rates import Limit, RuleState
 from schemas.values import Draft
@@ -37,8 +37,7 @@ class Counter(Draft):
         """How many permits the rule's window has left; less than 0 when more was used than it allows."""
         if not limit.window_ms:
             return limit.permits
-        state = self.state
-        return limit.permits - state.used - (state.rest > 0) - state.reserved
+        return limit.permits - used_of(self.state) - self.state.reserved
 
     def change(self, limit: Limit, state: RuleState) -> None:
         """Count on from `state`, which is to be stored with the numbers of `limit`."""

@@ -37,7 +37,7 @@ def grant(bucket: Bucket, wish: Wish, count: int) -> dict[str, Any]:
     """Give so many permits, which must be free; returns the result."""
     limits, now = wish.limits, bucket.now
     result: dict[str, Any] = {"granted": count, "waitMs": 0, "grantedAt": now}
-    if not wish.is_block and not [limit for limit in limits if limit.concurrency]:
+    if not wish.is_block and not any(limit.concurrency for limit in limits):
         bucket.charge(limits, count)
         _remember(bucket, wish, count)
         return result
