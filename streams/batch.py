@@ -217,7 +217,8 @@ class Batch:
         record, family, envelope, error = received.record, received.family, received.envelope, received.error
         if envelope is None:
             if not isinstance(error, EnvelopeError):
-                raise error or LookupError("no envelope")
+                assert error is not None, "there is an envelope, or what is wrong with it"
+                raise error
             self._bury(record, Failure(error.code, error.message), error.reply_to, error.command_id)
             return
         if received.owner != self._partition:

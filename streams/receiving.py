@@ -21,8 +21,11 @@ from streams.ports import CommandRecord
 _AT_ONCE = 100
 
 
-class ReceivedCommand(Value, frozen=True):
-    """A command as it was received, or what is wrong with it."""
+class ReceivedCommand(Value, frozen=True, gc=True):
+    """A command as it was received, or what is wrong with it.
+
+    Collected as other objects are: once `error` is raised again, its traceback leads back to here.
+    """
 
     record: CommandRecord
     family: Family

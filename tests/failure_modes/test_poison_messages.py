@@ -6,6 +6,7 @@ ever. Here each costs itself. `tests/fuzz` looks for more of them.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 from collections.abc import Callable
@@ -180,6 +181,22 @@ def test_a_bug_in_reading_costs_one_command(tmp_path: Path, monkeypatch: pytest.
     lane.process()
     assert [record.key for record in lane.read("run-terminals")] == [b"before", b"after"]
     assert [letter[:2] for letter in lane.letters()] == [(b"poison", b"INTERNAL_ERROR")]
+
+
+def test_a_bug_in_reading_leaves_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class PlantedError(Exception):
+        pass
+
+    def buggy(*args: Any, **limits: Any) -> Any:
+        raise PlantedError
+
+    monkeypatch.setattr(receiving, "read_envelope", buggy)
+    lane = MemoryLane(tmp_path)
+    lane.send("run.cancel", "poison")
+    lane.process()
+    assert [letter[1] for letter in lane.letters()] == [b"INTERNAL_ERROR"]
+    gc.collect()
+    assert [left for left in gc.get_objects() if isinstance(left, PlantedError)] == []
 
 
 @pytest.mark.parametrize("what", ["record", "key"])
