@@ -131,7 +131,7 @@ class SharedBucket:
         lease_ms: int,
         patience: Patience,
     ) -> AcquireResult | None:
-        """What `command` of the client grants; whoever is cancelled meanwhile gives back what is granted all the same."""
+        """What a command of the client grants; who is cancelled meanwhile gives back what is granted all the same."""
         asking = command(
             self.bucket_id,
             self._rules,
